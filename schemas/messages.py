@@ -1,0 +1,259 @@
+"""The messages of the loop: frozen, keyword-only, tagged structs, JSON on the wire.
+
+Rules (docs/adr/0002-messages.md): new fields go last and have a default, anything else is a new schema version;
+unknown fields are ignored by readers; unknown numbers are `None` with a reason beside them, never NaN or infinity.
+
+Units are in the names. Ratios are 0-1. Weights of classes are integers on the scale of `cpu.weight`.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from schemas.version import SCHEMA_VERSION
+
+Phase: TypeAlias = Literal["before", "after"]
+Mode: TypeAlias = Literal["shadow", "canary", "active", "frozen"]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """What every message carries.
+
+    `boot` identifies the run of the collector that numbered the cycle; `cycle` counts within it, from 1. `at` is in
+    nanoseconds since the Unix epoch and is for reading and for ages on one node, never for ordering: order comes from
+    `cycle` and from the stream sequence.
+    """
+
+    node: str
+    boot: str
+    cycle: int
+    at: int
+    schema: int = SCHEMA_VERSION
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """Latency of one class over one window, merged over its pods. `None` means unknown and `reason` says why.
+
+    `saturated` names the quantiles ("p95", "p99") that fell into the last bucket and are lower bounds only.
+    `over_ratio` is the fraction of requests above the class's objective.
+    """
+
+    p50_seconds: float | None = None
+    p95_seconds: float | None = None
+    p99_seconds: float | None = None
+    saturated: tuple[str, ...] = ()
+    requests: int = 0
+    requests_per_second: float | None = None
+    over_ratio: float | None = None
+    window_seconds: float | None = None
+    reason: str | None = None
+
+
+class ClassState(msgspec.Struct, frozen=True, kw_only=True):
+    """One class as seen in one window.
+
+    `weight` is the class's weight on the profile scale (the smallest present class is 100), `pods_weight` the sum of
+    its pods' `cpu.weight` as read. `share` is the effective CPU share of its pods by weights (0-1). `pressure_ratio` is
+    the part of the window in which some task of it waited for CPU, `throttled_ratio` the part in which its own limit
+    held it (no weight cures that). `waited_for` names the classes that ran above their share meanwhile.
+    """
+
+    pods: int = 0
+    weight: int | None = None
+    pods_weight: int | None = None
+    share: float | None = None
+    cpu_cores: float | None = None
+    pressure_ratio: float | None = None
+    throttled_ratio: float | None = None
+    memory_bytes: int | None = None
+    objective_seconds: float | None = None
+    latency: Latency = Latency(reason="no_source")
+    waited_for: tuple[str, ...] = ()
+
+
+class PodState(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod-level cgroup. `group` is its path below the pods root. `skip` says why its weight is never written.
+
+    `cls` is `None` for a pod without a known class: observed, never written.
+    """
+
+    uid: str
+    name: str
+    group: str
+    cls: str | None = None
+    weight: int | None = None
+    skip: str | None = None
+    cpu_cores: float | None = None
+
+
+class Contention(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the node's CPUs were fought over. `run_queue` is the mean number of tasks waiting or, from `loadavg`,
+    runnable, per CPU; `source` is the kernel file it came from."""
+
+    contended: bool = False
+    cpus: int = 1
+    busy_ratio: float | None = None
+    pressure_ratio: float | None = None
+    run_queue: float | None = None
+    run_queue_source: str | None = None
+    reason: str | None = None
+
+
+class Previous(msgspec.Struct, frozen=True, kw_only=True):
+    """The last cycle's executed arm, as the collector saw it confirmed by the actuator."""
+
+    cycle: int
+    outcome: str
+    arm: str | None = None
+    weights: dict[str, int] | None = None
+
+
+class State(Message, frozen=True, kw_only=True, tag="state"):
+    """What the collector saw: `before` a decision, or `after` it has had time to act."""
+
+    phase: Phase
+    window_seconds: float | None = None
+    classes: dict[str, ClassState] = {}
+    pods: tuple[PodState, ...] = ()
+    contention: Contention = Contention()
+    features: dict[str, float] = {}
+    features_schema: str = ""
+    previous: Previous | None = None
+    writable: bool = True
+    notes: tuple[str, ...] = ()
+
+
+# ---- action, verdict, actuation, reward ------------------------------------------------------------------------------
+
+
+class Action(Message, frozen=True, kw_only=True, tag="action"):
+    """What the decider proposes. `weights` is `None` when it proposes to hold.
+
+    `propensities` holds the probability of every arm that was allowed; `masked` the arms that were not, and why.
+    """
+
+    policy: str
+    arm: str
+    weights: dict[str, int] | None = None
+    propensity: float = 1.0
+    propensities: dict[str, float] = {}
+    scores: dict[str, float] = {}
+    masked: dict[str, str] = {}
+    explored: bool = False
+    reason: str | None = None
+    decide_seconds: float | None = None
+    policy_updates: int = 0
+
+
+VerdictOutcome: TypeAlias = Literal["allow", "clamp", "hold", "refuse", "late"]
+
+
+class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
+    """What the guard lets happen. Only `execute` with `weights` may move a weight, and only until `deadline`.
+
+    `rule` names the rule that decided; `propensity` is that of what is executed, after the guard.
+    `changes_left` is the rest of the change budget, so that a decider can mask what would be refused.
+    `previous_weights` is where a rollback of this cycle leads back to.
+    """
+
+    outcome: VerdictOutcome
+    execute: bool
+    mode: Mode
+    arm: str | None = None
+    weights: dict[str, int] | None = None
+    rule: str | None = None
+    reason: str | None = None
+    propensity: float | None = None
+    deadline: int | None = None
+    changes_left: int | None = None
+    previous_weights: dict[str, int] | None = None
+
+
+class PodWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod group's part of an actuation: what was there, what was wanted, what was read back, or why not."""
+
+    uid: str
+    group: str
+    before: int | None = None
+    wanted: int | None = None
+    after: int | None = None
+    result: str = "applied"
+    reason: str | None = None
+
+
+ActuationOutcome: TypeAlias = Literal["applied", "held", "skipped", "failed", "rolled_back", "restored"]
+
+
+class Actuation(Message, frozen=True, kw_only=True, tag="actuation"):
+    """What the actuator did, read back from the kernel."""
+
+    outcome: ActuationOutcome
+    arm: str | None = None
+    weights: dict[str, int] | None = None
+    writes: tuple[PodWrite, ...] = ()
+    rule: str | None = None
+    reason: str | None = None
+    overridden: tuple[str, ...] = ()
+    write_seconds: float | None = None
+
+
+RewardOutcome: TypeAlias = Literal["joined", "censored"]
+
+
+class Reward(Message, frozen=True, kw_only=True, tag="reward"):
+    """What the cycle was worth, in [-1, 1]; with it, all that is needed to learn from it.
+
+    `censored` rewards carry a reason and are never learned. `verdict` and `actuation` repeat those outcomes, so that
+    one message tells how the cycle ended.
+    """
+
+    outcome: RewardOutcome
+    reason: str | None = None
+    value: float | None = None
+    terms: dict[str, float] = {}
+    arm: str | None = None
+    propensity: float | None = None
+    policy: str | None = None
+    features: dict[str, float] = {}
+    features_schema: str = ""
+    verdict: str | None = None
+    actuation: str | None = None
+
+
+# ---- commands, requests, heartbeats ----------------------------------------------------------------------------------
+
+CommandVerb: TypeAlias = Literal["rollback", "restore", "mode"]
+
+
+class Command(Message, frozen=True, kw_only=True, tag="command"):
+    """An order to the guard and the actuator: roll a cycle back, restore all originals, or change the mode."""
+
+    verb: CommandVerb
+    by: str
+    reason: str
+    weights: dict[str, int] | None = None
+    mode: Mode | None = None
+    p99_before_seconds: float | None = None
+    p99_after_seconds: float | None = None
+    id: str | None = None
+
+
+class CollectRequest(Message, frozen=True, kw_only=True, tag="collect"):
+    """The rewarder's wish that the collector looks again: the answer is the state of phase `after`."""
+
+
+class Heartbeat(Message, frozen=True, kw_only=True, tag="heartbeat"):
+    """One service is alive. `cycle` is the last cycle it worked on, `boot` its own run, not the collector's."""
+
+    service: str
+    status: str = "ok"
+    mode: Mode | None = None
+
+
+AnyMessage: TypeAlias = State | Action | Verdict | Actuation | Reward | Command | CollectRequest | Heartbeat
+
+EXECUTED: frozenset[str] = frozenset({"applied", "held"})
+"""Actuation outcomes after which the verdict's weights are in force."""

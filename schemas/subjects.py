@@ -1,0 +1,79 @@
+"""The subjects of the bus and the id of every message (docs/subjects.md).
+
+`trimtab.v1.<kind>.<node>`; `trimtab.v1.heartbeat.<service>.<node>`; `trimtab.v1.rpc.<service>.<node>.<verb>`.
+In the node token `.` becomes `_`: node names are DNS names and cannot contain `_`, so the mapping is reversible.
+"""
+
+import re
+from typing import Final
+
+from schemas.messages import Actuation, AnyMessage, CollectRequest, Command, Heartbeat, State
+
+ROOT: Final = "trimtab.v1"
+KINDS: Final = ("state", "action", "verdict", "actuation", "reward", "command")
+SERVICES: Final = ("collector", "decider", "guard", "actuator", "rewarder")
+
+_NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def node_token(node: str) -> str:
+    """The node's name as one subject token. Raises ValueError for what is not a DNS-1123 subdomain."""
+    if not _NODE.fullmatch(node):
+        raise ValueError(f"node name {node!r} is not a DNS-1123 subdomain (lower-case letters, digits, '-' and '.')")
+    return node.replace(".", "_")
+
+
+def node_name(token: str) -> str:
+    """The node that a subject token stands for: the inverse of `node_token`."""
+    return token.replace("_", ".")
+
+
+def kind_of(message: AnyMessage) -> str:
+    """The message's kind: the tag of its type."""
+    tag = message.__struct_config__.tag
+    assert isinstance(tag, str)
+    return tag
+
+
+def subject(kind: str, node: str) -> str:
+    """The subject of one kind of loop message for one node."""
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}, known are {', '.join(KINDS)}")
+    return f"{ROOT}.{kind}.{node_token(node)}"
+
+
+def heartbeat_subject(service: str, node: str) -> str:
+    """The heartbeat subject of one service on one node; `*` stands for every service."""
+    return f"{ROOT}.heartbeat.{service}.{node_token(node)}"
+
+
+def rpc_subject(service: str, node: str, verb: str) -> str:
+    """The subject on which `service` takes requests for `node`."""
+    return f"{ROOT}.rpc.{service}.{node_token(node)}.{verb}"
+
+
+def subject_of(message: AnyMessage) -> str:
+    """The subject that a message belongs on."""
+    if isinstance(message, Heartbeat):
+        return heartbeat_subject(message.service, message.node)
+    if isinstance(message, CollectRequest):
+        return rpc_subject("collector", message.node, "collect")
+    return subject(kind_of(message), message.node)
+
+
+def message_id(message: AnyMessage) -> str:
+    """The deterministic `Nats-Msg-Id`: `<node>.<boot>.<cycle>.<kind>[.<phase>]`.
+
+    A second actuation of a cycle (its rollback or a restore) and a command carry what they are as phase, so that the
+    stream's duplicate window swallows a repeated send and nothing else.
+    """
+    base = f"{node_token(message.node)}.{message.boot}.{message.cycle}.{kind_of(message)}"
+    if isinstance(message, State):
+        return f"{base}.{message.phase}"
+    if isinstance(message, Actuation) and message.outcome in ("rolled_back", "restored"):
+        return f"{base}.{message.outcome}.{message.at}"
+    if isinstance(message, Command):
+        return f"{base}.{message.verb}.{message.id or message.at}"
+    if isinstance(message, Heartbeat):
+        return f"{base}.{message.service}.{message.at}"
+    return base
