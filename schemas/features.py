@@ -1,0 +1,43 @@
+"""Names and order of the feature vector, which the collector fills and the decider reads (docs/features.md).
+
+The set is fixed by the configured classes alone, so that a model learned yesterday fits today's state. Every value is
+finite and within [-1, 1]; what is unknown has a defined neutral value and a `…_missing` flag of 1.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+NODE_FEATURES: Final = (
+    "bias",
+    "node.contended",
+    "node.busy_ratio",
+    "node.pressure_ratio",
+    "node.pressure_missing",
+    "node.run_queue",
+    "node.run_queue_missing",
+    "node.previous_applied",
+)
+CLASS_FEATURES: Final = (
+    "present",
+    "weight_log",
+    "share",
+    "cpu_ratio",
+    "pressure_ratio",
+    "pressure_missing",
+    "throttled_ratio",
+    "latency_log",
+    "latency_missing",
+    "over_ratio",
+    "load_log",
+)
+
+
+def feature_names(classes: Sequence[str]) -> tuple[str, ...]:
+    """All feature names for these classes, in order: the node's first, then `<class>.<feature>` class by class."""
+    return NODE_FEATURES + tuple(f"{name}.{feature}" for name in classes for feature in CLASS_FEATURES)
+
+
+def features_schema(classes: Sequence[str]) -> str:
+    """A short id of the names and their order: a model fits a state only if theirs are equal."""
+    return "f1-" + hashlib.sha256("\n".join(feature_names(classes)).encode()).hexdigest()[:12]
