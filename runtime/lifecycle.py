@@ -1,0 +1,239 @@
+"""The life of one service process: flags, config, logs, bus, HTTP, heartbeat, signals, and an orderly end.
+
+SIGTERM and SIGINT drain: the service stops first, then the bus, then the process, with exit code 0. A lifeline (an
+inherited pipe, `TRIMTAB_LIFELINE_FD`) ends the process in the same way when its parent dies.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.clock import Clock, SystemClock
+from runtime.config import Config, describe, load
+from runtime.errors import TrimtabError
+from runtime.health import Health
+from runtime.http import HttpServer
+from runtime.logs import Log, get_log, set_up
+from runtime.messenger import Messenger
+from runtime.metrics import CommonMetrics
+from runtime.nats_bus import connect
+from schemas.messages import Heartbeat, Mode
+from schemas.settings import Section, Shared
+
+LIFELINE = "TRIMTAB_LIFELINE_FD"
+STOP_SECONDS = 10.0
+
+
+@dataclass
+class Context:
+    """What a service is given to work with."""
+
+    config: Config
+    messenger: Messenger
+    metrics: CommonMetrics
+    health: Health
+    clock: Clock
+    log: Log
+    boot: str
+
+    @property
+    def shared(self) -> Shared:
+        """The settings that all services agree on."""
+        return self.config.shared
+
+
+class Service(Protocol):
+    """One of the five, wired."""
+
+    async def start(self) -> None:
+        """Subscribes and becomes ready."""
+        ...
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        ...
+
+    async def stop(self) -> None:
+        """Leaves things as they should be left. Called once, also when `run` failed."""
+        ...
+
+    @property
+    def cycle(self) -> int:
+        """The last cycle worked on."""
+        ...
+
+    @property
+    def mode(self) -> Mode | None:
+        """The mode it works in, if it knows."""
+        ...
+
+    @property
+    def paces_itself(self) -> bool:
+        """Whether it calls `health.beat` in a loop of its own; else its event loop's turning is its health."""
+        ...
+
+
+@dataclass(frozen=True)
+class ServiceDefinition:
+    """What `run_service` must know of a service."""
+
+    name: str
+    section: type[Section]
+    create: Callable[[Context], Service]
+
+
+def add_config_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags that every process understands."""
+    parser.add_argument("--config", metavar="FILE", default=os.environ.get("TRIMTAB_CONFIG"), help="YAML configuration")
+    parser.add_argument("--node", help="name of this node")
+    parser.add_argument("--mode", choices=["shadow", "canary", "active", "frozen"], help="mode to start in")
+    parser.add_argument("--nats-url", metavar="URL", help="NATS server")
+    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="least severity logged")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="any setting, like loop.tick_seconds=2"
+    )
+    parser.add_argument("--print-config", action="store_true", help="show every value and where it came from, and exit")
+
+
+def overrides_of(args: argparse.Namespace) -> list[tuple[str, object, str]]:
+    """The settings that flags set: (path, value, flag)."""
+    found: list[tuple[str, object, str]] = []
+    for assignment in args.set:
+        path, sign, value = assignment.partition("=")
+        if not sign or not path:
+            raise TrimtabError(f"--set {assignment}: write --set section.field=value")
+        found.append((path, value, "--set"))
+    named = {"node": args.node, "mode": args.mode, "bus.url": args.nats_url, "log.level": args.log_level}
+    flags = {"node": "--node", "mode": "--mode", "bus.url": "--nats-url", "log.level": "--log-level"}
+    found += [(path, value, flags[path]) for path, value in named.items() if value is not None]
+    return found
+
+
+def run_service(definition: ServiceDefinition, argv: Sequence[str] | None = None) -> int:
+    """Runs the service until a signal. Returns the exit code; errors are one line on stderr."""
+    parser = argparse.ArgumentParser(prog=f"python -m services.{definition.name}", description=definition.name)
+    add_config_flags(parser)
+    parser.add_argument("--http-port", type=int, help="port of /healthz, /readyz, /metrics (0: any)")
+    args = parser.parse_args(argv)
+    try:
+        config = load({definition.name: definition.section}, path=args.config, overrides=overrides_of(args))
+        if args.print_config:
+            print("\n".join(describe(config)))  # noqa: T201 - data on stdout
+            return 0
+        set_up(config.log)
+        port = args.http_port if args.http_port is not None else config.http.port_of(definition.name)
+        asyncio.run(_live(definition, config, port))
+    except TrimtabError as error:
+        print(f"trimtab {definition.name}: {error}", file=sys.stderr)  # noqa: T201 - the one line
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+async def _live(definition: ServiceDefinition, config: Config, port: int) -> None:
+    clock = SystemClock()
+    shared = config.shared
+    log = get_log(definition.name, node=shared.node)
+    for warning in config.warnings:
+        log.warning("setting_ignored", detail=warning)
+    metrics = CommonMetrics(definition.name)
+    health = Health(stall_seconds=3 * shared.loop.tick_seconds + 5.0, last_beat=clock.monotonic())
+    stop = asyncio.Event()
+    _on_end(stop, log)
+    http = HttpServer(metrics.registry, health, clock)
+    await http.start(config.http.host, port)
+
+    def on_bus(event: str, detail: str) -> None:
+        connected = event in ("connected", "reconnected")
+        if connected or event == "disconnected":
+            metrics.bus_connected.set(1 if connected else 0)
+            health.require("bus", None if connected else f"not connected to {detail}")
+        if event == "reconnected":
+            metrics.reconnects.inc()
+        if event == "slow_consumer":
+            metrics.dropped.labels("any", "overflow").inc()
+        (log.info if connected else log.warning)(f"bus_{event}", detail=detail)
+
+    try:
+        bus = await connect(config.bus, f"trimtab-{definition.name}-{shared.node}", on_bus)
+    except BaseException:
+        await http.close()
+        raise
+    messenger = Messenger(bus, shared.node, metrics, clock, log)
+    context = Context(config, messenger, metrics, health, clock, log, boot=secrets.token_hex(4))
+    service: Service | None = None
+    try:
+        service = definition.create(context)
+        await service.start()
+        log.info("started", port=http.port, pid=os.getpid(), boot=context.boot)
+        await _until_stopped(service, context, definition.name, stop)
+    finally:
+        log.info("stopping")
+        if service is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await service.stop()
+        await messenger.stop()
+        await bus.close()
+        await http.close()
+        log.info("stopped")
+
+
+async def _until_stopped(service: Service, context: Context, name: str, stop: asyncio.Event) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(service.run())
+            beat = group.create_task(_beat(service, context, name))
+            ended = group.create_task(stop.wait())
+            await asyncio.wait({work, beat, ended}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (work, beat, ended):
+                task.cancel()
+    except BaseExceptionGroup as group_error:
+        raise group_error.exceptions[0] from group_error
+
+
+async def _beat(service: Service, context: Context, name: str) -> None:
+    """Tells the others, and the health, that the event loop turns: at least twice a tick."""
+    interval = min(2.0, context.shared.loop.tick_seconds / 2)
+    while True:
+        if not service.paces_itself:
+            context.health.beat(context.clock.monotonic())
+            context.metrics.last_tick.set(context.clock.now_ns() / 1e9)
+        if context.messenger.connected:
+            ready, _ = context.health.ready()
+            await context.messenger.send(
+                Heartbeat(
+                    node=context.shared.node,
+                    boot=context.boot,
+                    cycle=service.cycle,
+                    at=context.clock.now_ns(),
+                    service=name,
+                    status="ok" if ready else "not_ready",
+                    mode=service.mode,
+                )
+            )
+        await context.clock.sleep(interval)
+
+
+def _on_end(stop: asyncio.Event, log: Log) -> None:
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    descriptor = os.environ.get(LIFELINE)
+    if descriptor is not None and descriptor.isdigit():
+
+        def parent_gone() -> None:
+            loop.remove_reader(int(descriptor))
+            log.warning("parent_gone")
+            stop.set()
+
+        loop.add_reader(int(descriptor), parent_gone)
+

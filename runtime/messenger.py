@@ -1,0 +1,111 @@
+"""Typed messages over the bus: encodes, decodes, filters by node and counts. A bad message costs itself only."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from runtime.bus import Bus, Received, Subscription
+from runtime.clock import Clock
+from runtime.errors import BusError
+from runtime.logs import Log
+from runtime.metrics import CommonMetrics
+from schemas.codec import DecodeError, EncodeError, decode_as, encode
+from schemas.messages import AnyMessage, CollectRequest, Heartbeat
+from schemas.subjects import heartbeat_subject, kind_of, message_id, rpc_subject, subject, subject_of
+
+M = TypeVar("M", bound=AnyMessage)
+
+
+class Messenger:
+    """One service's voice and ear for one node."""
+
+    def __init__(self, bus: Bus, node: str, metrics: CommonMetrics, clock: Clock, log: Log) -> None:
+        self._bus = bus
+        self.node = node
+        self._metrics = metrics
+        self._clock = clock
+        self._log = log
+        self._subscriptions: list[Subscription] = []
+
+    @property
+    def connected(self) -> bool:
+        """Whether the bus is connected."""
+        return self._bus.connected
+
+    async def send(self, message: AnyMessage) -> bool:
+        """Publishes; False when the bus is down or the message cannot leave, which is counted and logged."""
+        kind = kind_of(message)
+        try:
+            await self._bus.publish(subject_of(message), encode(message), msg_id=message_id(message))
+        except BusError as error:
+            self._drop(kind, "bus_down", message.cycle, str(error))
+            return False
+        except EncodeError as error:
+            self._drop(kind, "encode", message.cycle, str(error))
+            return False
+        self._metrics.published.labels(kind).inc()
+        return True
+
+    async def listen(self, kind: type[M], handler: Callable[[M], Awaitable[None]], *, service: str = "*") -> None:
+        """Calls `handler` for each message of `kind` for this node; heartbeats can be of one service only."""
+        tag = str(kind.__struct_config__.tag)
+        if issubclass(kind, Heartbeat):
+            where = heartbeat_subject(service, self.node)
+        elif issubclass(kind, CollectRequest):
+            where = rpc_subject("collector", self.node, "collect")
+        else:
+            where = subject(tag, self.node)
+        self._subscriptions.append(await self._bus.subscribe(where, self._reader(kind, tag, handler)))
+
+    async def learn_from(self, stream: str, durable: str, kind: type[M], handler: Callable[[M], Awaitable[None]]) -> None:
+        """Calls `handler` for each stored message of `kind`, at least once, across restarts."""
+        tag = str(kind.__struct_config__.tag)
+        reader = self._reader(kind, tag, handler)
+        self._subscriptions.append(await self._bus.consume(stream, durable, subject(tag, self.node), reader))
+
+    async def history(self, stream: str, kind: type[M], limit: int) -> list[M]:
+        """Up to `limit` newest stored messages of `kind`, oldest first; what cannot be read is counted and left out."""
+        tag = str(kind.__struct_config__.tag)
+        found: list[M] = []
+        for payload in await self._bus.last(stream, subject(tag, self.node), limit):
+            try:
+                found.append(decode_as(payload, kind))
+            except DecodeError as error:
+                self._drop(tag, "decode", 0, str(error))
+        return found
+
+    async def stop(self) -> None:
+        """Ends all subscriptions."""
+        for subscription in self._subscriptions:
+            await subscription.stop()
+        self._subscriptions.clear()
+
+    def drop(self, message: AnyMessage, reason: str) -> None:
+        """Counts a message that its reader decided not to use."""
+        self._drop(kind_of(message), reason, message.cycle, "")
+
+    def _reader(
+        self, kind: type[M], tag: str, handler: Callable[[M], Awaitable[None]]
+    ) -> Callable[[Received], Awaitable[None]]:
+        async def read(received: Received) -> None:
+            try:
+                message = decode_as(received.payload, kind)
+            except DecodeError as error:
+                self._drop(tag, "decode", 0, str(error))
+                return
+            if message.node != self.node:
+                self._drop(tag, "other_node", message.cycle, message.node)
+                return
+            age = (self._clock.now_ns() - message.at) / 1e9
+            if age >= 0:  # a clock that stepped back gives no age, and drops nothing (NA-09)
+                self._metrics.age.labels(tag).observe(age)
+            self._metrics.received.labels(tag).inc()
+            started = time.perf_counter()
+            await handler(message)
+            self._metrics.handle.labels(tag).observe(time.perf_counter() - started)
+
+        return read
+
+    def _drop(self, kind: str, reason: str, cycle: int, detail: str) -> None:
+        self._metrics.dropped.labels(kind, reason).inc()
+        self._log.debug("message_dropped", kind=kind, reason=reason, cycle=cycle, detail=detail[:300])

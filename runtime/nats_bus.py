@@ -1,0 +1,333 @@
+"""The bus on NATS: core publish/subscribe for control, JetStream pull consumers for learning.
+
+Nothing is queued while disconnected: a control message that arrives late must not actuate. Reconnecting is for ever;
+`on_event` hears of connects, disconnects and drops. One of the two modules that import `nats`.
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable
+
+# nats-py imports aiohttp, for websockets, wherever it is installed: 5 MiB in each of five processes for nothing.
+_aiohttp = sys.modules.get("aiohttp")
+sys.modules["aiohttp"] = None  # type: ignore[assignment]  # an import of it now fails, which nats-py expects
+import nats  # noqa: E402
+from nats.aio.client import Client  # noqa: E402
+from nats.aio.msg import Msg  # noqa: E402
+from nats.aio.subscription import Subscription as NatsSubscription  # noqa: E402
+from nats.errors import (  # noqa: E402
+    ConnectionClosedError,
+    ConnectionDrainingError,
+    ConnectionReconnectingError,
+    Error,
+    MaxPayloadError,
+    OutboundBufferLimitError,
+    SlowConsumerError,
+)
+from nats.js import JetStreamContext  # noqa: E402
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy  # noqa: E402
+from nats.js.errors import NotFoundError, ServiceUnavailableError  # noqa: E402
+
+if _aiohttp is None:
+    del sys.modules["aiohttp"]
+else:
+    sys.modules["aiohttp"] = _aiohttp
+
+from runtime.bus import Handler, Received  # noqa: E402
+from runtime.errors import BusDown, BusError, BusUnreachable  # noqa: E402
+from runtime.settings import BusSettings, mask_url  # noqa: E402
+from runtime.streams import ensure_streams  # noqa: E402
+
+EventHandler = Callable[[str, str], None]
+"""Called with an event (`connected`, `disconnected`, `reconnected`, `slow_consumer`, `handler_failed`, `gap`, `error`)
+and a line of detail."""
+
+_FETCH_SECONDS = 5.0
+_TIMEOUTS_BEFORE_CHECK = 3
+_MAX_DELIVER = 5
+_SHARED_BY = 64
+
+
+class NatsBus:
+    """The `Bus` protocol on one NATS connection. Made by `connect`."""
+
+    def __init__(self, client: Client, settings: BusSettings, on_event: EventHandler) -> None:
+        self._client = client
+        self._settings = settings
+        self._on_event = on_event
+        self._consumers: set[_Consumer] = set()
+        self._restoring: asyncio.Task[None] | None = None
+        self.closing = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether a publish would leave the process now."""
+        return self._client.is_connected
+
+    @property
+    def jetstream(self) -> JetStreamContext:
+        """JetStream with the timeout of the settings."""
+        return self._client.jetstream(timeout=self._settings.request_timeout_seconds)
+
+    async def publish(self, subject: str, payload: bytes, *, msg_id: str | None = None) -> None:
+        """Sends at once or raises BusDown. Raises BusError for a message larger than the server takes."""
+        if not self._client.is_connected:
+            raise BusDown(f"{subject}: not connected to {mask_url(self._settings.url)}")
+        headers = {"Nats-Msg-Id": msg_id} if msg_id else None
+        overhead = len(msg_id) + 32 if msg_id else 0
+        if len(payload) + overhead > self._client.max_payload:  # the server counts the headers too (NA-05)
+            raise BusError(
+                f"{subject}: {len(payload) + overhead} bytes, the server takes {self._client.max_payload}; "
+                f"raise max_payload in its configuration"
+            )
+        try:
+            await self._client.publish(subject, payload, headers=headers)
+        except MaxPayloadError as error:
+            raise BusError(f"{subject}: {error}") from error
+        except (ConnectionClosedError, ConnectionDrainingError, ConnectionReconnectingError) as error:
+            raise BusDown(f"{subject}: {error}") from error
+        except OutboundBufferLimitError as error:
+            raise BusDown(f"{subject}: the outbound buffer is full") from error
+
+    async def subscribe(self, subject: str, handler: Handler, *, limit: int = 256) -> "_LiveSubscription":
+        """Calls `handler` for each message, one at a time. What fails in it costs that message only."""
+
+        async def deliver(message: Msg) -> None:
+            try:
+                await handler(Received(message.subject, message.data))
+            except Exception as error:  # noqa: BLE001 - one bad message must not end the subscription
+                self._on_event("handler_failed", f"{message.subject}: {type(error).__name__}: {error}")
+
+        subscription = await self._client.subscribe(subject, cb=deliver, pending_msgs_limit=limit)
+        return _LiveSubscription(subscription)
+
+    async def consume(self, stream: str, durable: str, subject: str, handler: Handler) -> "_Consumer":
+        """Calls `handler` for each stored message from where this durable stopped."""
+        consumer = _Consumer(self, stream, durable, subject, handler)
+        await consumer.declare()
+        consumer.start()
+        self._consumers.add(consumer)
+        return consumer
+
+    async def last(self, stream: str, subject: str, limit: int) -> list[bytes]:
+        """Up to `limit` newest stored payloads of `subject`, oldest first; empty where nothing is stored."""
+        js = self.jetstream
+        try:
+            info = await js.stream_info(stream, subjects_filter=subject)
+        except (NotFoundError, ServiceUnavailableError, Error):
+            return []
+        total = (info.state.subjects or {}).get(subject, 0)
+        if limit <= 0 or total == 0:
+            return []
+        # Other subjects share the stream: start far enough back that `limit` of ours should follow, not at its begin.
+        start = max(info.state.first_seq, info.state.last_seq - limit * _SHARED_BY) if total > limit else None
+        config = ConsumerConfig(
+            deliver_policy=DeliverPolicy.ALL if start is None else DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=start,
+            ack_policy=AckPolicy.NONE,
+            filter_subject=subject,
+            inactive_threshold=30.0,
+            mem_storage=True,
+        )
+        subscription = await js.pull_subscribe(subject, stream=stream, config=config)
+        found: list[bytes] = []
+        try:
+            left = (await subscription.consumer_info()).num_pending or 0
+            while left > 0:
+                batch = await subscription.fetch(min(256, left), timeout=self._settings.request_timeout_seconds)
+                left -= len(batch)
+                found = (found + [message.data for message in batch])[-limit:]
+        except Error:
+            pass  # a shorter history is a history
+        finally:
+            with contextlib.suppress(Error):
+                await subscription.unsubscribe()
+        return found
+
+    async def close(self) -> None:
+        """Stops consumers, sends what is under way, closes. Never takes longer than a few seconds."""
+        self.closing = True
+        for consumer in list(self._consumers):
+            await consumer.stop()
+        if self._restoring is not None:
+            self._restoring.cancel()
+        try:
+            async with asyncio.timeout(3.0):
+                if self._client.is_connected:
+                    await self._client.drain()
+                else:
+                    await self._client.close()
+        except (TimeoutError, Error):
+            with contextlib.suppress(Exception):
+                await self._client.close()
+
+    def forget(self, consumer: "_Consumer") -> None:
+        """Takes a stopped consumer off the list."""
+        self._consumers.discard(consumer)
+
+    def report(self, event: str, detail: str) -> None:
+        """Tells the owner of the bus what happened."""
+        self._on_event(event, detail)
+
+    def restore_streams(self) -> None:
+        """After a reconnect: a server without its store has lost the streams, so they are declared again."""
+        if not self._settings.declare_streams:
+            return
+
+        async def declare() -> None:
+            try:
+                await ensure_streams(self.jetstream)
+            except BusError as error:
+                self._on_event("error", str(error))
+
+        self._restoring = asyncio.create_task(declare())
+
+
+class _LiveSubscription:
+    def __init__(self, subscription: NatsSubscription) -> None:
+        self._subscription = subscription
+
+    async def stop(self) -> None:
+        """Ends it; a handler that runs is left to finish."""
+        with contextlib.suppress(Error):
+            await self._subscription.unsubscribe()
+
+
+class _Consumer:
+    """A durable pull consumer that survives the loss of its server, its stream and itself (NA-01)."""
+
+    def __init__(self, bus: NatsBus, stream: str, durable: str, subject: str, handler: Handler) -> None:
+        self._bus = bus
+        self._stream = stream
+        self._durable = durable
+        self._subject = subject
+        self._handler = handler
+        self._task: asyncio.Task[None] | None = None
+
+    async def declare(self) -> None:
+        """Makes the consumer before the caller goes on, so that what is published next is not missed."""
+        with contextlib.suppress(Error, TimeoutError):  # `start` tries again, for ever
+            await self._bus.jetstream.add_consumer(self._stream, self._config())
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._bus.forget(self)
+
+    def _config(self) -> ConsumerConfig:
+        return ConsumerConfig(
+            durable_name=self._durable,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=30.0,
+            max_deliver=_MAX_DELIVER,
+            deliver_policy=DeliverPolicy.NEW,
+            filter_subject=self._subject,
+        )
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._pull()
+            except (Error, TimeoutError, OSError) as error:
+                self._bus.report("error", f"consumer {self._durable}: {type(error).__name__}: {error}")
+            await asyncio.sleep(1.0)
+
+    async def _pull(self) -> None:
+        js = self._bus.jetstream
+        subscription = await js.pull_subscribe(
+            self._subject, self._durable, stream=self._stream, config=self._config()
+        )
+        timeouts = 0
+        try:
+            while timeouts < _TIMEOUTS_BEFORE_CHECK:
+                try:
+                    batch = await subscription.fetch(32, timeout=_FETCH_SECONDS)
+                except TimeoutError:  # nats.errors.TimeoutError is one: nothing new, or a deaf consumer
+                    timeouts += 1
+                    continue
+                timeouts = 0
+                for message in batch:
+                    await self._deliver(message)
+            try:
+                await js.consumer_info(self._stream, self._durable)
+            except NotFoundError:
+                self._bus.report("gap", f"consumer {self._durable} was lost and is made again")
+        finally:
+            with contextlib.suppress(Error):
+                await subscription.unsubscribe()
+
+    async def _deliver(self, message: Msg) -> None:
+        try:
+            await self._handler(Received(message.subject, message.data))
+        except Exception as error:  # noqa: BLE001 - delivered again, and after max_deliver left
+            self._bus.report("handler_failed", f"{message.subject}: {type(error).__name__}: {error}")
+            await message.nak(delay=1.0)
+            return
+        await message.ack()
+
+
+async def connect(settings: BusSettings, name: str, on_event: EventHandler) -> NatsBus:
+    """A connected bus with its streams declared.
+
+    Raises BusUnreachable after `settings.connect_timeout_seconds` without an answer, BusError if JetStream refuses.
+    """
+    last_error = "no answer"
+    bus: NatsBus | None = None
+
+    async def on_error(error: Exception) -> None:
+        nonlocal last_error
+        last_error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        event = "slow_consumer" if isinstance(error, SlowConsumerError) else "error"
+        if bus is not None or event == "slow_consumer":
+            on_event(event, last_error)
+
+    async def on_disconnect() -> None:
+        if bus is not None and not bus.closing:
+            on_event("disconnected", mask_url(settings.url))
+
+    async def on_reconnect() -> None:
+        if bus is not None:
+            on_event("reconnected", mask_url(settings.url))
+            bus.restore_streams()
+
+    try:
+        async with asyncio.timeout(settings.connect_timeout_seconds):
+            client = await nats.connect(
+                settings.url,
+                name=name,
+                error_cb=on_error,
+                disconnected_cb=on_disconnect,
+                reconnected_cb=on_reconnect,
+                connect_timeout=2,
+                reconnect_time_wait=settings.reconnect_wait_seconds,  # type: ignore[arg-type]  # a float works
+                max_reconnect_attempts=-1,
+                ping_interval=5,
+                max_outstanding_pings=2,
+                inbox_prefix=f"_INBOX_{name.replace('-', '_').replace('.', '_')}",
+                user=settings.user,
+                password=settings.password,
+                token=settings.token,
+                nkeys_seed=settings.nkey_seed_file,
+                user_credentials=settings.credentials_file,
+            )
+    except (TimeoutError, Error, OSError) as error:
+        raise BusUnreachable(
+            f"bus.url: no NATS server at {mask_url(settings.url)} within {settings.connect_timeout_seconds:g} s "
+            f"({last_error}); start one (nats-server -js), or set --nats-url"
+        ) from error
+    except ValueError as error:
+        raise BusUnreachable(f"bus.url: {mask_url(settings.url)!r} is not a server address: {error}") from error
+    bus = NatsBus(client, settings, on_event)
+    if settings.declare_streams:
+        try:
+            await ensure_streams(bus.jetstream)
+        except BusError:
+            await bus.close()
+            raise
+    on_event("connected", mask_url(settings.url))
+    return bus
