@@ -1,0 +1,77 @@
+"""Owns the decider's settings (section `decider` of the configuration)."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from schemas.features import feature_names
+from schemas.settings import Ratio, Section, SettingsError, Shared, Weight
+from services.decider.core.arms import build_arms
+from services.decider.core.zoo import POLICIES, profile_named
+
+
+class DeciderConfig(Section, frozen=True, kw_only=True):
+    """What the decider chooses from and how it learns."""
+
+    policy: str = "linucb"
+    """Name of the policy. `linucb`, since it learns across neighbouring profiles; `river-linucb`, `static` and `hold`
+    are there to compare with."""
+
+    static_profile: str | None = None
+    """Name of the profile that `static` keeps. None: the profile nearest to 10 : 3 : 1, as `prior_profile`."""
+
+    profiles: dict[str, dict[str, Weight]] = {}  # noqa: RUF012 - msgspec copies an empty default per struct
+    """Profiles by name, as weights by class; only ratios count. A class left out gets the weight of `default`, or
+    `weights.min_weight`. Empty: a grid of about twelve, made for the configured classes."""
+
+    exploration: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.3
+    """Multiplies the width of a belief in an arm's score (LinUCB's alpha). 0.3: about the noise of one reward on its
+    scale of -1 to 1, which is what the width is measured in."""
+
+    epsilon: Ratio = 0.05
+    """Probability of a uniform draw among the allowed arms. 0.05: one cycle in 20, enough for off-policy estimates
+    with a dozen arms, and the mask keeps it harmless while an objective is missed."""
+
+    discount: Annotated[float, Meta(ge=0.5, le=1.0)] = 0.995
+    """Weight of a lesson relative to the one after it. 0.995: half is forgotten after 138 lessons, some 12 minutes of
+    contention at the 5 s tick. 1 never forgets."""
+
+    prior_profile: str | None = None
+    """Profile believed to be best before any evidence. None: the one nearest to 10 : 3 : 1 (latency-critical :
+    default : batch), or for other classes to 10 for the most important latency class and 1 for throughput."""
+
+    prior_strength: Annotated[float, Meta(ge=0.01, le=1000.0)] = 1.0
+    """Strength of that belief in pseudo-observations per direction of the model. 1: a few real rewards outweigh it."""
+
+    prior_fall: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.5
+    """Reward that the prior takes off at the far end of the weights' range (100:1 by default) from that profile; it
+    grows with the squared log distance. 0.5: gentle, 0.03 for a half decade, yet more than the first bonus of a far
+    profile."""
+
+    context_features: tuple[str, ...] = ()
+    """Features that the model sees beside the bias. Empty: `load_log` of each latency class and `present` of each
+    throughput class. Each one adds a copy of all arm terms (6 by default) to what must be learned."""
+
+    seed: int | None = None
+    """Seed of the decider's random draws. None: from the system, so that nodes do not explore in step."""
+
+    history: Annotated[int, Meta(ge=0, le=100_000)] = 2000
+    """Past rewards learned anew at start when no snapshot fits, in rewards. 2000: older ones weigh less than 0.005 % at
+    the default discount. 0: start from the prior."""
+
+    def check(self, shared: Shared) -> None:
+        """Raises SettingsError for the first setting that contradicts another or names what does not exist."""
+        if self.policy not in POLICIES:
+            raise SettingsError(f"decider.policy: {self.policy!r} is not known; known are {', '.join(POLICIES)}")
+        arms = build_arms(shared, self.profiles)
+        profile_named(self.static_profile, arms, shared, "static_profile")
+        profile_named(self.prior_profile, arms, shared, "prior_profile")
+        known = feature_names(tuple(shared.classes))
+        for name in self.context_features:
+            if name not in known:
+                raise SettingsError(
+                    f"decider.context_features: no feature {name!r}; features are <class>.load_log and the like "
+                    f"(docs/features.md)"
+                )
+        if len(set(self.context_features)) < len(self.context_features):
+            raise SettingsError("decider.context_features: names a feature twice; drop one")

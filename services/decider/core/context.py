@@ -1,0 +1,33 @@
+"""Owns what a learning policy sees of the feature vector: a short context, and where the weights stand now.
+
+A few dozen features and a decision every five seconds would take days to learn. What decides which profile is best is
+how much the latency classes ask for, and who is there to be taken from; that is the default context.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from schemas.settings import ClassSettings
+
+BIAS: Final = "bias"
+
+
+def default_context(classes: Mapping[str, ClassSettings]) -> tuple[str, ...]:
+    """Names of the default context: the load of each latency class and the presence of each throughput class."""
+    loads = [f"{name}.load_log" for name, spec in classes.items() if spec.kind == "latency"]
+    presences = [f"{name}.present" for name, spec in classes.items() if spec.kind == "throughput"]
+    return (*loads, *presences)
+
+
+def read_context(features: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    """The context by name, always with the same keys: `bias` 1, then each of `names`, 0 for what is not given.
+
+    A `present` feature enters as present - 1: the usual case is the origin, and only an absence adds a direction.
+    """
+    context = {BIAS: 1.0}
+    for name in names:
+        if name.endswith(".present"):
+            context[name] = float(features.get(name, 1.0)) - 1.0
+        elif name != BIAS:
+            context[name] = float(features.get(name, 0.0))
+    return context

@@ -1,0 +1,166 @@
+"""Owns which arms may be offered to a policy now. The guard would refuse the others, or they would hurt.
+
+Weights act among the classes that have pods, so everything here compares weights over those classes only, in canonical
+form. Reasons, in the order in which they are tried:
+
+- `stay`: `hold`, when the weights in force are an arm already: holding and staying would be two names for one thing.
+- `frozen`: the mode allows no change. `rate`: the change budget of this minute is spent.
+- `same`: an arm that differs from another only in classes without pods.
+- `step`: a class weight would change by more than `max_step_ratio`. If no other arm is within a step, none is masked
+  by it: the guard then clamps the way towards the target, and the next cycle goes on from there.
+- `no_harm`: a latency class misses its objective and would get a smaller share of the weights than now. This keeps
+  exploration from building a queue. If two such classes leave no way to move, the less important one yields (and of
+  equals the one configured later), until there is a way or only the most important is left.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from schemas.messages import ClassState, Mode
+from schemas.settings import ClassSettings, WeightSettings
+from services.decider.core.arms import canonical
+from services.decider.core.policy import HOLD, Arm
+
+ROUNDING_RATIO: Final = 0.01
+"""Weights are integers of at least 100 in the default scale: two of them closer than 1 % are one weight, rounded."""
+
+
+class Masked(msgspec.Struct, frozen=True, kw_only=True):
+    """The arms that may be chosen, and for each other arm the reason why not.
+
+    `allowed` is never empty, and its first arm changes nothing: it is `hold` or the arm in force. The rest keep their
+    order.
+    """
+
+    allowed: tuple[Arm, ...]
+    reasons: dict[str, str]
+
+
+def mask(
+    arms: Sequence[Arm],
+    current_weights: Mapping[str, int] | None,
+    classes: Mapping[str, ClassState],
+    *,
+    settings: Mapping[str, ClassSettings],
+    limits: WeightSettings,
+    changes_left: int | None = None,
+    mode: Mode = "active",
+) -> Masked:
+    """What is allowed from here. `None` for weights or budget means unknown: what cannot be judged is not masked.
+
+    `arms` holds profiles over all classes and may lack `hold`, which is then added if nothing else would stay.
+    """
+    present = [name for name in settings if name in classes and classes[name].pods > 0]
+    current = {name: current_weights[name] for name in present if name in (current_weights or {})}
+    moves = [arm for arm in arms if arm.weights is not None]
+    in_force = _arm_in_force(moves, current_weights or {}, present)
+    stay = in_force or HOLD
+    moves = [arm for arm in moves if arm is not stay]
+    reasons = {HOLD.name: "stay"} if in_force else {}
+
+    def drop(reason: str, dropped: Iterable[Arm]) -> None:
+        nonlocal moves
+        gone = {arm.name: reason for arm in dropped}
+        reasons.update(gone)
+        moves = [arm for arm in moves if arm.name not in gone]
+
+    if mode == "frozen":
+        drop("frozen", moves)
+    if changes_left is not None and changes_left <= 0:
+        drop("rate", moves)
+    drop("same", _duplicates(moves, in_force, present))
+    far = [arm for arm in moves if not _is_within_step(arm, current, limits)]
+    if len(far) < len(moves):
+        drop("step", far)
+    drop("no_harm", _harmful(moves, current, classes, settings, limits))
+    return Masked(allowed=(stay, *moves), reasons=reasons)
+
+
+def is_violated(state: ClassState, spec: ClassSettings) -> bool:
+    """True if a latency class is known to miss its objective.
+
+    That is: too many requests over it, or a P99 over it, or a P99 beyond the last histogram bucket. A class without
+    pods or without a measurement is not known to.
+    """
+    if spec.kind != "latency" or state.pods <= 0:
+        return False
+    latency = state.latency
+    objective_seconds = state.objective_seconds or spec.objective_p99_seconds
+    too_many = latency.over_ratio is not None and latency.over_ratio > spec.violation_target_ratio
+    too_slow = (
+        latency.p99_seconds is not None and objective_seconds is not None and latency.p99_seconds > objective_seconds
+    )
+    return too_many or too_slow or "p99" in latency.saturated
+
+
+def _over(weights: Mapping[str, int] | None, names: Iterable[str]) -> dict[str, int]:
+    return {name: weights[name] for name in names if name in weights} if weights else {}
+
+
+def _is_same(a: Mapping[str, int], b: Mapping[str, int]) -> bool:
+    """Equal ratios between the same classes, up to rounding."""
+    if a.keys() != b.keys():
+        return False
+    lowest_a, lowest_b = min(a.values(), default=1), min(b.values(), default=1)
+    return all(abs(a[name] * lowest_b / (b[name] * lowest_a) - 1.0) <= ROUNDING_RATIO for name in a)
+
+
+def _arm_in_force(arms: Sequence[Arm], weights: Mapping[str, int], present: Sequence[str]) -> Arm | None:
+    """The arm whose weights are in force for the present classes; of several the one that fits the absent too."""
+    if not all(name in weights for name in present) or not weights:
+        return None
+    fitting = [arm for arm in arms if _is_same(_over(arm.weights, present), _over(weights, present))]
+    exact = [arm for arm in fitting if _is_same(_over(arm.weights, weights), weights)]
+    return next(iter(exact or fitting), None)
+
+
+def _duplicates(arms: Sequence[Arm], in_force: Arm | None, present: Sequence[str]) -> list[Arm]:
+    """All but one of the arms that mean the same to the present classes, and all that mean what is in force."""
+    kept = [_over((in_force or HOLD).weights, present)]
+    dropped = []
+    for arm in arms:
+        meaning = _over(arm.weights, present)
+        if any(_is_same(meaning, other) for other in kept):
+            dropped.append(arm)
+        else:
+            kept.append(meaning)
+    return dropped
+
+
+def _is_within_step(arm: Arm, current: Mapping[str, int], limits: WeightSettings) -> bool:
+    here, there = canonical(current, limits), canonical(_over(arm.weights, current), limits)
+    factors = (max(there[name] / here[name], here[name] / there[name]) for name in here)
+    return max(factors, default=1.0) <= limits.max_step_ratio * (1.0 + 1e-9)
+
+
+def _next_weights(arm: Arm, current: Mapping[str, int], limits: WeightSettings) -> dict[str, float]:
+    """What this cycle would make of the present classes' weights: the target, no further away than one step."""
+    here, there = canonical(current, limits), canonical(_over(arm.weights, current), limits)
+    step = limits.max_step_ratio
+    return {name: min(max(there[name], here[name] / step), here[name] * step) for name in here}
+
+
+def _takes_from(name: str, arm: Arm, current: Mapping[str, int], limits: WeightSettings) -> bool:
+    then = _next_weights(arm, current, limits)
+    share_now, share_then = current[name] / sum(current.values()), then[name] / sum(then.values())
+    return share_then < share_now * (1.0 - ROUNDING_RATIO)
+
+
+def _harmful(
+    arms: Sequence[Arm],
+    current: Mapping[str, int],
+    classes: Mapping[str, ClassState],
+    settings: Mapping[str, ClassSettings],
+    limits: WeightSettings,
+) -> list[Arm]:
+    """The arms that would take from a violated class, most important class first (see the module's text)."""
+    violated = [name for name in current if is_violated(classes[name], settings[name])]
+    violated.sort(key=lambda name: -settings[name].importance)
+    harmless = list(arms)
+    for rank, name in enumerate(violated):
+        left = [arm for arm in harmless if not _takes_from(name, arm, current, limits)]
+        if left or rank == 0:
+            harmless = left
+    return [arm for arm in arms if arm not in harmless]

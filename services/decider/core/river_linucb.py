@@ -1,0 +1,102 @@
+"""Owns River's own `LinUCBDisjoint` as a policy: the yardstick that the default has to beat.
+
+Left as River has it: one Bayesian regression per arm, score mu + sigma with the noise in sigma, so that a wide bonus
+never ends. Ours around it: the short context with always the same keys (RV-04), the floor of uniform exploration,
+ties by order instead of River's unsaved generator, and a snapshot. `smoothing` is not offered: it forgets the prior
+with the past and ends in NaN (RV-03). `alpha` stays 1: River sets prior precision and covariance both to 1/alpha,
+which fit each other only there.
+"""
+# ruff: noqa: SLF001 - River has no public way to its state; the snapshot is tied to River's exact version
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from river import bandit, linear_model
+
+from services.decider.core.context import read_context
+from services.decider.core.policy import Arm, Choice, Snapshot, choose
+from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity
+
+POLICY_VERSION: Final = 1
+
+
+class RiverLinUCB:
+    """River's disjoint LinUCB over the arms' names; a `Policy`. It does not know what an arm does."""
+
+    def __init__(
+        self, context_features: tuple[str, ...], arms: tuple[Arm, ...], identity: Identity, *, epsilon: float = 0.05
+    ) -> None:
+        self.context_features = context_features
+        self.identity = identity
+        self.epsilon = epsilon
+        self.bandit = bandit.LinUCBDisjoint(alpha=1.0, beta=1.0, smoothing=None)
+        self._keys = tuple(read_context({}, context_features))
+        for arm in arms:
+            self._model(arm.name)._ensure_features(self._keys)
+
+    @property
+    def name(self) -> str:
+        """The name in the configuration."""
+        return self.identity.policy
+
+    @property
+    def updates(self) -> int:
+        """Rewards learned from, over all arms."""
+        return int(self.bandit._n)
+
+    def decide(self, features: Mapping[str, float], arms: Sequence[Arm], rng: random.Random) -> Choice:
+        """The arm with River's highest upper bound, above a floor of uniform exploration."""
+        context = read_context(features, self.context_features)
+        scores = {}
+        for arm in arms:
+            belief = self._model(arm.name).predict_one(context, with_dist=True)
+            scores[arm.name] = float(belief.mu + belief.sigma)
+        return choose(scores, self.epsilon, rng)
+
+    def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:
+        """Updates the one arm's regression."""
+        self.bandit.update(arm.name, read_context(features, self.context_features), float(reward))
+
+    def save(self) -> Snapshot:
+        """Per arm its precision, covariance and natural mean, and River's count and mean reward."""
+        numbers: dict[str, list[float]] = {}
+        for name in self.identity.arms:
+            model = self._model(name)
+            mean = self.bandit._rewards[name].get() if name in self.bandit._rewards else 0.0
+            numbers[f"{name}.precision"] = model._ss_arr.ravel().tolist()
+            numbers[f"{name}.covariance"] = model._ss_inv_arr.ravel().tolist()
+            numbers[f"{name}.eta"] = model._eta_arr.tolist()
+            numbers[f"{name}.rewards"] = [float(self.bandit._counts[name]), float(mean)]
+        return Snapshot(version=SNAPSHOT_VERSION, identity=self.identity, updates=self.updates, numbers=numbers)
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Replaces the state by a saved one. Raises SnapshotMismatch, and then has changed nothing."""
+        size = self._fresh_model()._cap
+        shapes = {"precision": size**2, "covariance": size**2, "eta": size, "rewards": 2}
+        snapshot.require(
+            self.identity, {f"{name}.{part}": n for name in self.identity.arms for part, n in shapes.items()}
+        )
+        self.bandit = bandit.LinUCBDisjoint(alpha=1.0, beta=1.0, smoothing=None)
+        self.bandit._n = snapshot.updates
+        for name in self.identity.arms:
+            part = {key: np.array(snapshot.numbers[f"{name}.{key}"]) for key in shapes}
+            model = self._fresh_model()
+            model._ss_arr = part["precision"].reshape(size, size)
+            model._ss_inv_arr = np.asfortranarray(part["covariance"].reshape(size, size))
+            model._eta_arr = part["eta"]
+            model._m_dirty = True
+            self.bandit._bayes_lin_regs[name] = model
+            count, mean = part["rewards"].tolist()
+            if count > 0.0:
+                self.bandit._counts[name] = int(count)
+                self.bandit._rewards[name].update(mean, count)
+
+    def _model(self, name: str) -> linear_model.BayesianLinearRegression:
+        return self.bandit._bayes_lin_regs[name]
+
+    def _fresh_model(self) -> linear_model.BayesianLinearRegression:
+        model = linear_model.BayesianLinearRegression(alpha=1.0, beta=1.0, smoothing=None)
+        model._ensure_features(self._keys)
+        return model

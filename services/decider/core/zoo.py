@@ -1,0 +1,109 @@
+"""Owns the names of the policies and how each is made. Only the module of the chosen one is imported."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from schemas.features import features_schema
+from schemas.settings import SettingsError, Shared
+from services.decider.core.arms import build_arms, default_profile
+from services.decider.core.checked import Checked
+from services.decider.core.context import default_context
+from services.decider.core.policy import Arm, Policy
+from services.decider.core.snapshot import Identity, fingerprint
+
+if TYPE_CHECKING:
+    from services.decider.config import DeciderConfig
+
+
+def make_policy(config: "DeciderConfig", shared: Shared) -> Checked:
+    """The configured policy, fresh, behind its check. Raises SettingsError for a name that is not known."""
+    maker = _MAKERS.get(config.policy)
+    if maker is None:
+        raise SettingsError(f"decider.policy: {config.policy!r} is not known; known are {', '.join(POLICIES)}")
+    return Checked(maker(config, shared, build_arms(shared, config.profiles)))
+
+
+def profile_named(name: str | None, arms: tuple[Arm, ...], shared: Shared, setting: str) -> Arm:
+    """The profile of that name, or the default one for None. Raises SettingsError naming the known ones."""
+    if name is None:
+        return default_profile(arms, shared)
+    for arm in arms:
+        if arm.name == name and arm.weights is not None:
+            return arm
+    known = ", ".join(arm.name for arm in arms if arm.weights is not None)
+    raise SettingsError(f"decider.{setting}: no profile {name!r}; known are {known}")
+
+
+def _linucb(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
+    from river import __version__ as river  # noqa: PLC0415 - River costs 110 MiB: only who uses it pays
+
+    from services.decider.core import linucb  # noqa: PLC0415 - imports River
+    from services.decider.core.basis import Basis  # noqa: PLC0415 - only needed here
+
+    centre = profile_named(config.prior_profile, arms, shared, "prior_profile")
+    context = config.context_features or default_context(shared.classes)
+    limits = [shared.weights.min_weight, shared.weights.max_weight]
+    meaning = fingerprint(context, centre.weights or {}, limits, [config.discount], _kinds(shared))
+    return linucb.LinUCB(
+        Basis(shared.classes, shared.weights, centre),
+        context,
+        arms,
+        _identity("linucb", linucb.POLICY_VERSION, shared, arms, meaning, river=river),
+        exploration=config.exploration,
+        discount=config.discount,
+        prior_strength=config.prior_strength,
+        prior_fall=config.prior_fall,
+        epsilon=config.epsilon,
+    )
+
+
+def _river_linucb(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
+    from river import __version__ as river  # noqa: PLC0415 - as above
+
+    from services.decider.core import river_linucb  # noqa: PLC0415 - imports River
+
+    context = config.context_features or default_context(shared.classes)
+    meaning = fingerprint(context, {arm.name: arm.weights for arm in arms})
+    identity = _identity("river-linucb", river_linucb.POLICY_VERSION, shared, arms, meaning, river=river)
+    return river_linucb.RiverLinUCB(context, arms, identity, epsilon=config.epsilon)
+
+
+def _static(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
+    from services.decider.core import static  # noqa: PLC0415 - every policy is imported when chosen
+
+    target = profile_named(config.static_profile, arms, shared, "static_profile")
+    identity = _identity("static", static.POLICY_VERSION, shared, arms, fingerprint(target.weights or {}))
+    return static.Static(target, shared.weights, identity)
+
+
+def _hold(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:  # noqa: ARG001 - makers share one signature
+    from services.decider.core import static  # noqa: PLC0415 - every policy is imported when chosen
+
+    return static.Hold(shared.weights, _identity("hold", static.POLICY_VERSION, shared, arms, fingerprint()))
+
+
+def _kinds(shared: Shared) -> dict[str, object]:
+    return {name: spec.kind for name, spec in shared.classes.items()}
+
+
+def _identity(
+    policy: str, version: int, shared: Shared, arms: tuple[Arm, ...], model: str, *, river: str = ""
+) -> Identity:
+    return Identity(
+        policy=policy,
+        policy_version=version,
+        features_schema=features_schema(tuple(shared.classes)),
+        arms=tuple(arm.name for arm in arms),
+        model=model,
+        river=river,
+    )
+
+
+_MAKERS: Final[dict[str, Callable[["DeciderConfig", Shared, tuple[Arm, ...]], Policy]]] = {
+    "linucb": _linucb,
+    "river-linucb": _river_linucb,
+    "static": _static,
+    "hold": _hold,
+}
+POLICIES: Final = tuple(_MAKERS)
+"""Names of all policies, the default first."""

@@ -1,0 +1,63 @@
+"""Repeated rollbacks open a breaker: originals return, a cool-down passes, then one change is tried."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
+
+
+@dataclass
+class Breaker:
+    """Counts rollbacks in a sliding window. Times are monotonic seconds and are arguments."""
+
+    rollbacks_to_open: int
+    window_seconds: float
+    cool_down_seconds: float
+    _rollbacks: deque[float] = field(default_factory=deque)
+    _opened_at: float | None = None
+    _trying: bool = False
+
+    def state(self, now: float) -> BreakerState:
+        """Where it stands at this moment."""
+        if self._opened_at is None:
+            return "closed"
+        return "half_open" if now - self._opened_at >= self.cool_down_seconds else "open"
+
+    def blocks(self, now: float) -> str | None:
+        """Why no change may be tried now, or None. Half-open lets one change through at a time."""
+        state = self.state(now)
+        if state == "open":
+            left = self.cool_down_seconds - (now - (self._opened_at or now))
+            return f"the breaker is open for another {left:.0f} s: {len(self._rollbacks)} rollbacks"
+        if state == "half_open" and self._trying:
+            return "the breaker is half open: the one change under trial has not been judged"
+        return None
+
+    def tried(self, now: float) -> None:
+        """A change was let through."""
+        if self.state(now) == "half_open":
+            self._trying = True
+
+    def kept(self, now: float) -> None:
+        """A change was judged and kept: a half-open breaker closes."""
+        if self.state(now) == "half_open" and self._trying:
+            self._opened_at = None
+            self._trying = False
+            self._rollbacks.clear()
+
+    def inconclusive(self) -> None:
+        """The change under trial could not be judged: another may be tried."""
+        self._trying = False
+
+    def rolled_back(self, now: float) -> bool:
+        """A change was rolled back; True when this opens the breaker."""
+        self._rollbacks.append(now)
+        while self._rollbacks and now - self._rollbacks[0] > self.window_seconds:
+            self._rollbacks.popleft()
+        again = self.state(now) == "half_open"
+        self._trying = False
+        if again or (self._opened_at is None and len(self._rollbacks) >= self.rollbacks_to_open):
+            self._opened_at = now
+            return True
+        return False
