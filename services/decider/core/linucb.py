@@ -12,6 +12,7 @@ Vernade, Cappé, NeurIPS 2019, algorithm 1). The width is that of the mean alone
 where a predictive spread would stay at the noise. The prior θ₀, λ is added anew in every solve and never decays: a
 direction that was not seen for long returns to the prior, not to infinity (RV-03).
 """
+# ruff: noqa: RUF002 - Greek letters as in the papers
 
 import random
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from river import bandit
 
 from services.decider.core.basis import Basis
+from services.decider.core.bookkeeping import load_counts, save_counts
 from services.decider.core.context import read_context
 from services.decider.core.policy import Arm, Choice, Snapshot, choose
 from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity, SnapshotMismatch
@@ -84,7 +86,7 @@ class LinUCB(bandit.base.ContextualPolicy):
     @property
     def updates(self) -> int:
         """Rewards learned from, over all arms."""
-        return cast("int", self._n)
+        return self._n
 
     def decide(self, features: Mapping[str, float], arms: Sequence[Arm], rng: random.Random) -> Choice:
         """The arm with the highest score, above a floor of uniform exploration."""
@@ -110,7 +112,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         means, widths = self._believe(features, [arm])
         return float(means[0]), float(widths[0])
 
-    def update(self, arm_id: bandit.base.ArmID, context: Mapping[str, float], *reward_args: float) -> None:  # type: ignore[override] # River leaves it untyped
+    def update(self, arm_id: bandit.base.ArmID, context: Mapping[str, float], *reward_args: float) -> None:
         """River's way to `learn`, for the arms given at construction."""
         self.learn(context, self._arm(arm_id), *reward_args)
 
@@ -123,8 +125,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         return next(arm for arm in self.arms if arm.name == arm_id)
 
     def save(self) -> Snapshot:
-        """Gram matrices and moment, and River's counts and mean rewards in the order of the arms."""
-        names = [arm.name for arm in self.arms]
+        """Gram matrices and moment, and River's counts and mean rewards."""
         return Snapshot(
             version=SNAPSHOT_VERSION,
             identity=self.identity,
@@ -133,28 +134,21 @@ class LinUCB(bandit.base.ContextualPolicy):
                 "gram": self._gram.ravel().tolist(),
                 "gram_squared": self._gram_squared.ravel().tolist(),
                 "moment": self._moment.tolist(),
-                "counts": [float(self._counts[name]) for name in names],
-                "means": [float(self._rewards[name].get()) if name in self._rewards else 0.0 for name in names],
+                "counts": save_counts(self, self.identity.arms),
             },
         )
 
     def load(self, snapshot: Snapshot) -> None:
         """Replaces the state by a saved one. Raises SnapshotMismatch, and then has changed nothing."""
-        square, arms = self.size**2, len(self.arms)
+        square, arms = self.size**2, self.identity.arms
         snapshot.require(
-            self.identity, {"gram": square, "gram_squared": square, "moment": self.size, "counts": arms, "means": arms}
+            self.identity, {"gram": square, "gram_squared": square, "moment": self.size, "counts": 2 * len(arms)}
         )
         numbers = snapshot.numbers
         gram, gram_squared = (_gram_of(numbers[name], self.size) for name in ("gram", "gram_squared"))
         self._gram, self._gram_squared = gram, gram_squared
         self._moment = np.array(numbers["moment"])
-        self._n = snapshot.updates
-        self._rewards.clear()
-        self._counts.clear()
-        for arm, count, mean in zip(self.arms, numbers["counts"], numbers["means"], strict=True):
-            if count > 0.0:
-                self._counts[arm.name] = int(count)
-                self._rewards[arm.name].update(mean, count)
+        load_counts(self, arms, snapshot.updates, numbers["counts"])
         self._solve()
 
     def _phi(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Floats:

@@ -53,9 +53,10 @@ def mask(
     `arms` holds profiles over all classes and may lack `hold`, which is then added if nothing else would stay.
     """
     present = [name for name in settings if name in classes and classes[name].pods > 0]
-    current = {name: current_weights[name] for name in present if name in (current_weights or {})}
+    weights = current_weights or {}
+    current = _over(weights, present)
     moves = [arm for arm in arms if arm.weights is not None]
-    in_force = _arm_in_force(moves, current_weights or {}, present)
+    in_force = _arm_in_force(moves, weights, present)
     stay = in_force or HOLD
     moves = [arm for arm in moves if arm is not stay]
     reasons = {HOLD.name: "stay"} if in_force else {}

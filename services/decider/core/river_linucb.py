@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from river import bandit, linear_model
 
+from services.decider.core.bookkeeping import load_counts, save_counts
 from services.decider.core.context import read_context
 from services.decider.core.policy import Arm, Choice, Snapshot, choose
 from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity
@@ -26,15 +27,13 @@ class RiverLinUCB:
     """River's disjoint LinUCB over the arms' names; a `Policy`. It does not know what an arm does."""
 
     def __init__(
-        self, context_features: tuple[str, ...], arms: tuple[Arm, ...], identity: Identity, *, epsilon: float = 0.05
+        self, context_features: tuple[str, ...], identity: Identity, *, epsilon: float = 0.05
     ) -> None:
         self.context_features = context_features
         self.identity = identity
         self.epsilon = epsilon
         self.bandit = bandit.LinUCBDisjoint(alpha=1.0, beta=1.0, smoothing=None)
         self._keys = tuple(read_context({}, context_features))
-        for arm in arms:
-            self._model(arm.name)._ensure_features(self._keys)
 
     @property
     def name(self) -> str:
@@ -51,52 +50,50 @@ class RiverLinUCB:
         context = read_context(features, self.context_features)
         scores = {}
         for arm in arms:
-            belief = self._model(arm.name).predict_one(context, with_dist=True)
+            belief = self._model(arm.name).predict_one(context, with_dist=True)  # type: ignore[no-untyped-call] # River
             scores[arm.name] = float(belief.mu + belief.sigma)
         return choose(scores, self.epsilon, rng)
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:
         """Updates the one arm's regression."""
-        self.bandit.update(arm.name, read_context(features, self.context_features), float(reward))
+        context = read_context(features, self.context_features)
+        self._model(arm.name)
+        self.bandit.update(arm.name, context, float(reward))  # type: ignore[no-untyped-call] # River
 
     def save(self) -> Snapshot:
         """Per arm its precision, covariance and natural mean, and River's count and mean reward."""
-        numbers: dict[str, list[float]] = {}
+        numbers = {"counts": save_counts(self.bandit, self.identity.arms)}
         for name in self.identity.arms:
             model = self._model(name)
-            mean = self.bandit._rewards[name].get() if name in self.bandit._rewards else 0.0
             numbers[f"{name}.precision"] = model._ss_arr.ravel().tolist()
             numbers[f"{name}.covariance"] = model._ss_inv_arr.ravel().tolist()
             numbers[f"{name}.eta"] = model._eta_arr.tolist()
-            numbers[f"{name}.rewards"] = [float(self.bandit._counts[name]), float(mean)]
         return Snapshot(version=SNAPSHOT_VERSION, identity=self.identity, updates=self.updates, numbers=numbers)
 
     def load(self, snapshot: Snapshot) -> None:
         """Replaces the state by a saved one. Raises SnapshotMismatch, and then has changed nothing."""
         size = self._fresh_model()._cap
-        shapes = {"precision": size**2, "covariance": size**2, "eta": size, "rewards": 2}
-        snapshot.require(
-            self.identity, {f"{name}.{part}": n for name in self.identity.arms for part, n in shapes.items()}
-        )
+        shapes = {"precision": size**2, "covariance": size**2, "eta": size}
+        arms = self.identity.arms
+        lengths = {f"{name}.{part}": length for name in arms for part, length in shapes.items()}
+        snapshot.require(self.identity, {"counts": 2 * len(arms), **lengths})
         self.bandit = bandit.LinUCBDisjoint(alpha=1.0, beta=1.0, smoothing=None)
-        self.bandit._n = snapshot.updates
-        for name in self.identity.arms:
+        load_counts(self.bandit, arms, snapshot.updates, snapshot.numbers["counts"])
+        for name in arms:
             part = {key: np.array(snapshot.numbers[f"{name}.{key}"]) for key in shapes}
             model = self._fresh_model()
             model._ss_arr = part["precision"].reshape(size, size)
             model._ss_inv_arr = np.asfortranarray(part["covariance"].reshape(size, size))
             model._eta_arr = part["eta"]
-            model._m_dirty = True
             self.bandit._bayes_lin_regs[name] = model
-            count, mean = part["rewards"].tolist()
-            if count > 0.0:
-                self.bandit._counts[name] = int(count)
-                self.bandit._rewards[name].update(mean, count)
 
     def _model(self, name: str) -> linear_model.BayesianLinearRegression:
+        if name not in self.bandit._bayes_lin_regs:
+            self.bandit._bayes_lin_regs[name] = self._fresh_model()
         return self.bandit._bayes_lin_regs[name]
 
     def _fresh_model(self) -> linear_model.BayesianLinearRegression:
         model = linear_model.BayesianLinearRegression(alpha=1.0, beta=1.0, smoothing=None)
         model._ensure_features(self._keys)
+        model._m_dirty = True
         return model

@@ -35,10 +35,9 @@ def profile_named(name: str | None, arms: tuple[Arm, ...], shared: Shared, setti
 
 
 def _linucb(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
-    from river import __version__ as river  # noqa: PLC0415 - River costs 110 MiB: only who uses it pays
-
-    from services.decider.core import linucb  # noqa: PLC0415 - imports River
+    from services.decider.core import linucb  # noqa: PLC0415 - River costs 110 MiB: only who uses it pays
     from services.decider.core.basis import Basis  # noqa: PLC0415 - only needed here
+    from services.decider.core.bookkeeping import RIVER_VERSION  # noqa: PLC0415 - imports River
 
     centre = profile_named(config.prior_profile, arms, shared, "prior_profile")
     context = config.context_features or default_context(shared.classes)
@@ -48,7 +47,7 @@ def _linucb(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> P
         Basis(shared.classes, shared.weights, centre),
         context,
         arms,
-        _identity("linucb", linucb.POLICY_VERSION, shared, arms, meaning, river=river),
+        _identity("linucb", linucb.POLICY_VERSION, shared, arms, meaning, river=RIVER_VERSION),
         exploration=config.exploration,
         discount=config.discount,
         prior_strength=config.prior_strength,
@@ -58,14 +57,13 @@ def _linucb(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> P
 
 
 def _river_linucb(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
-    from river import __version__ as river  # noqa: PLC0415 - as above
-
     from services.decider.core import river_linucb  # noqa: PLC0415 - imports River
+    from services.decider.core.bookkeeping import RIVER_VERSION  # noqa: PLC0415 - imports River
 
     context = config.context_features or default_context(shared.classes)
     meaning = fingerprint(context, {arm.name: arm.weights for arm in arms})
-    identity = _identity("river-linucb", river_linucb.POLICY_VERSION, shared, arms, meaning, river=river)
-    return river_linucb.RiverLinUCB(context, arms, identity, epsilon=config.epsilon)
+    identity = _identity("river-linucb", river_linucb.POLICY_VERSION, shared, arms, meaning, river=RIVER_VERSION)
+    return river_linucb.RiverLinUCB(context, identity, epsilon=config.epsilon)
 
 
 def _static(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:

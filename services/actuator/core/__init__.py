@@ -1,0 +1,1 @@
+"""The actuator's decisions: which pod gets which weight, whose write a value is, what restoring means. Pure."""

@@ -1,0 +1,60 @@
+"""From class weights to pod weights, parent by parent, since weights act among siblings only.
+
+Inside a parent a class's weight is divided among its pods in proportion to their originals, so a big pod stays big.
+Where the parent also holds groups that Trimtab does not steer, the steered pods share what they had together: their
+sum stays what it was, and nothing is taken from the others (docs/adr/0005-solver.md).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from schemas.messages import PodState
+from schemas.settings import KERNEL_MAX_WEIGHT, KERNEL_MIN_WEIGHT
+
+
+@dataclass(frozen=True)
+class Target:
+    """The weight that one pod group should have."""
+
+    uid: str
+    group: str
+    weight: int
+
+
+def solve(pods: Iterable[PodState], weights: Mapping[str, int], originals: Mapping[str, int]) -> list[Target]:
+    """Targets for the pods of the classes in `weights`, in order of their groups.
+
+    `originals` maps groups to their weights before Trimtab; a pod that is not in it has the weight it shows. Pods with
+    a `skip` reason, without a weight or of another class get no target and count as neighbours. Every target is an
+    integer in 1..10000; equal inputs give equal targets.
+    """
+    families: dict[str, list[PodState]] = defaultdict(list)
+    for pod in pods:
+        families[pod.group.rpartition("/")[0]].append(pod)
+    targets: list[Target] = []
+    for family in families.values():
+        steered = [pod for pod in family if pod.cls in weights and pod.skip is None and pod.weight]
+        neighbours = [pod for pod in family if pod not in steered and pod.weight]
+        targets += _solve_family(steered, weights, originals, keep_sum=bool(neighbours))
+    return sorted(targets, key=lambda target: target.group)
+
+
+def _solve_family(
+    steered: list[PodState], weights: Mapping[str, int], originals: Mapping[str, int], *, keep_sum: bool
+) -> list[Target]:
+    own = {pod.group: float(originals.get(pod.group) or pod.weight or 1) for pod in steered}
+    of_class: dict[str, float] = defaultdict(float)
+    for pod in steered:
+        of_class[pod.cls or ""] += own[pod.group]
+    wishes = {pod.group: weights[pod.cls or ""] * own[pod.group] / of_class[pod.cls or ""] for pod in steered}
+    total = sum(wishes.values())
+    scale = sum(own.values()) / total if keep_sum and total > 0 else 1.0
+    largest = max(wishes.values(), default=0.0) * scale
+    if largest > KERNEL_MAX_WEIGHT:
+        scale *= KERNEL_MAX_WEIGHT / largest
+    return [Target(pod.uid, pod.group, _kernel(wishes[pod.group] * scale)) for pod in steered]
+
+
+def _kernel(weight: float) -> int:
+    return max(KERNEL_MIN_WEIGHT, min(KERNEL_MAX_WEIGHT, round(weight)))
