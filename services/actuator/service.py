@@ -183,7 +183,12 @@ class ActuatorService:
         records: list[dict[str, object]] = []
         first_writes = False
         for target in targets:
-            found = self._writer.read(target.group)
+            try:
+                found = self._writer.read(target.group)
+            except ValueError as error:  # a state that names what is no pod group costs that pod, not the cycle
+                self._context.log.error("group_refused", detail=str(error))
+                writes.append(self._skipped(target, None, "not_a_pod_group"))
+                continue
             if found is None:
                 self._ledger.forget(target.group)
                 writes.append(self._skipped(target, None, "gone"))

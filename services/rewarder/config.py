@@ -1,0 +1,32 @@
+"""The rewarder's own settings: the weights of the reward's terms."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from schemas.settings import Ratio, Seconds, Section
+
+
+class RewarderConfig(Section, frozen=True, kw_only=True):
+    """What counts how much, and how long to wait for the others."""
+
+    violation_weight: Ratio = 0.3
+    """Part of the penalty for objectives being broken at all. With `severity_weight` it makes up the whole -1."""
+
+    severity_weight: Ratio = 0.7
+    """Part of the penalty for how badly they are broken. Larger: in an overload every step toward the better counts."""
+
+    throughput_weight: Ratio = 1.0
+    """Worth of throughput classes having the whole node, once all objectives hold."""
+
+    oscillation_weight: Ratio = 0.05
+    """Cost of moving every weight by the full range. Small: it decides between equals and never against an objective."""
+
+    min_requests: Annotated[int, Meta(ge=1)] = 20
+    """Requests that the second window needs before its latency is evidence, as in `guard.min_requests`."""
+
+    answer_timeout_seconds: Seconds = 1.0
+    """Seconds to wait for each of the others: a verdict, an actuation, the second state."""
+
+    require_contention: bool = True
+    """Learn only from cycles in which somebody waited for CPU."""

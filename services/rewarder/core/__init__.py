@@ -1,0 +1,1 @@
+"""The reward and its censoring: pure functions of one cycle's messages."""

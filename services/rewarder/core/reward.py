@@ -1,0 +1,103 @@
+"""Step 9: what a cycle was worth, in [-1, 1], term by term.
+
+Objectives come first: while one is broken the value is negative and throughput counts for nothing; once all hold, the
+CPU share of throughput classes decides; moving costs a little.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.messages import ClassState, State
+from schemas.settings import ClassSettings
+
+_FULL_RANGE = math.log(100.0)
+_WORST_OCTAVES = 5.0
+
+
+@dataclass(frozen=True)
+class RewardWeights:
+    """Weights of the terms (services/rewarder/config.py)."""
+
+    violation: float
+    severity: float
+    throughput: float
+    oscillation: float
+
+
+@dataclass(frozen=True)
+class Worth:
+    """The value and the terms it was made of, each before its weight."""
+
+    value: float
+    terms: dict[str, float]
+
+
+def is_violated(seen: ClassState, spec: ClassSettings) -> bool:
+    """Whether a class with latency evidence misses its objective: too many requests over it, or its P99 above it."""
+    latency = seen.latency
+    if latency.over_ratio is not None:
+        return latency.over_ratio > spec.violation_target_ratio
+    return (
+        latency.p99_seconds is not None
+        and spec.objective_p99_seconds is not None
+        and latency.p99_seconds > spec.objective_p99_seconds
+    )
+
+
+def severity(seen: ClassState, spec: ClassSettings) -> float:
+    """How badly a class misses its objective, 0-1: from the fraction of requests over it, which still tells bad from
+    worse when the P99 is saturated, and from how many times the P99 is the objective (32 times is the worst)."""
+    latency, objective = seen.latency, spec.objective_p99_seconds
+    octaves = 0.0
+    if latency.p99_seconds is not None and objective is not None and latency.p99_seconds > objective:
+        octaves = min(1.0, math.log2(latency.p99_seconds / objective) / _WORST_OCTAVES)
+    over = math.sqrt(latency.over_ratio) if latency.over_ratio is not None else octaves
+    return min(1.0, 0.6 * over + 0.4 * octaves)
+
+
+def movement(before: State, weights: Mapping[str, int] | None) -> float:
+    """Mean part of the full range (1:100) by which class weights moved, 0-1."""
+    moves = [
+        abs(math.log(weight / seen.weight))
+        for name, weight in (weights or {}).items()
+        if (seen := before.classes.get(name)) is not None and seen.weight
+    ]
+    return min(1.0, sum(moves) / len(moves) / _FULL_RANGE) if moves else 0.0
+
+
+def reward(
+    before: State,
+    after: State,
+    moved_to: Mapping[str, int] | None,
+    classes: Mapping[str, ClassSettings],
+    weights: RewardWeights,
+) -> Worth:
+    """The worth of a cycle whose evidence is complete. `moved_to` are the class weights that were written, if any."""
+    terms: dict[str, float] = {}
+    violated = bad = total = 0.0
+    throughput = 0.0
+    for name, spec in classes.items():
+        seen = after.classes.get(name)
+        if seen is None or seen.pods == 0:
+            continue
+        if spec.kind == "throughput":
+            throughput += (seen.cpu_cores or 0.0) / max(1, after.contention.cpus)
+            continue
+        if seen.latency.over_ratio is None and seen.latency.p99_seconds is None:
+            continue
+        total += spec.importance
+        if is_violated(seen, spec):
+            violated += spec.importance
+            bad += spec.importance * severity(seen, spec)
+            terms[f"severity.{name}"] = -severity(seen, spec)
+    terms["violation"] = -violated / total if total else 0.0
+    terms["severity"] = -bad / total if total else 0.0
+    terms["throughput"] = min(1.0, throughput)
+    terms["oscillation"] = -movement(before, moved_to)
+    value = weights.oscillation * terms["oscillation"]
+    if violated:
+        value += weights.violation * terms["violation"] + weights.severity * terms["severity"]
+    else:
+        value += weights.throughput * terms["throughput"]
+    return Worth(max(-1.0, min(1.0, value)), terms)

@@ -1,0 +1,199 @@
+"""Wiring of the rewarder: follows each cycle from its first state, asks for the second, publishes the reward."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+from runtime.lifecycle import Context
+from schemas.messages import Action, Actuation, CollectRequest, Mode, Reward, State, Verdict
+from schemas.order import CycleOrder
+from services.rewarder.config import RewarderConfig
+from services.rewarder.core.censor import Cycle, censor_reason
+from services.rewarder.core.reward import RewardWeights, Worth, is_violated, reward
+from services.rewarder.metrics import RewarderMetrics
+
+
+@dataclass
+class _Follow:
+    """One cycle under way: what came so far, and who waits for what."""
+
+    cycle: Cycle
+    started: float
+    actuated: asyncio.Event = field(default_factory=asyncio.Event)
+    judged: asyncio.Event = field(default_factory=asyncio.Event)
+    seen_again: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    done: bool = False
+
+
+class RewarderService:
+    """Ends every cycle with exactly one reward message."""
+
+    paces_itself = False
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._config = context.config.section("rewarder", RewarderConfig)
+        self._shared = context.shared
+        self._metrics = RewarderMetrics(context.metrics.registry)
+        self._weights = RewardWeights(
+            self._config.violation_weight,
+            self._config.severity_weight,
+            self._config.throughput_weight,
+            self._config.oscillation_weight,
+        )
+        self._order = CycleOrder()
+        self._follow: _Follow | None = None
+        self._early: list[Action | Verdict | Actuation] = []
+
+    @property
+    def cycle(self) -> int:
+        """The newest cycle followed."""
+        return self._order.cycle
+
+    @property
+    def mode(self) -> Mode | None:
+        """The rewarder works alike in every mode."""
+        return None
+
+    async def start(self) -> None:
+        """Listens."""
+        messenger = self._context.messenger
+        await messenger.listen(Actuation, self._on_part)
+        await messenger.listen(Verdict, self._on_part)
+        await messenger.listen(Action, self._on_part)
+        await messenger.listen(State, self._on_state)
+
+    async def run(self) -> None:
+        """Everything is driven by messages."""
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        """The cycle under way ends unrewarded: its last word is that we left."""
+        follow = self._follow
+        if follow is not None and not follow.done:
+            await self._finish(follow, "stopped")
+
+    # ---- following a cycle ----
+
+    async def _on_state(self, state: State) -> None:
+        follow = self._follow
+        if state.phase == "after":
+            if follow is not None and self._is_of(state, follow) and follow.cycle.after is None:
+                follow.cycle = replace(follow.cycle, after=state)
+                follow.seen_again.set()
+            return
+        if not self._order.accept(state.boot, state.cycle):
+            self._context.messenger.drop(state, "duplicate")
+            return
+        if follow is not None and not follow.done:
+            await self._finish(follow, "overrun")
+        follow = self._follow = _Follow(Cycle(state), self._context.clock.monotonic())
+        follow.task = asyncio.create_task(self._accompany(follow))
+        early, self._early = self._early, []
+        for part in early:
+            self._add(part, follow)
+
+    async def _on_part(self, part: Action | Verdict | Actuation) -> None:
+        follow = self._follow
+        if follow is None or not self._add(part, follow):
+            self._early = [*self._early[-8:], part]  # its state may be a moment behind on another subscription
+
+    def _add(self, part: Action | Verdict | Actuation, follow: _Follow) -> bool:
+        if not self._is_of(part, follow):
+            return False
+        if isinstance(part, Action):
+            follow.cycle = replace(follow.cycle, action=part)
+        elif isinstance(part, Verdict):
+            follow.cycle = replace(follow.cycle, verdict=part)
+            follow.judged.set()
+        elif part.outcome not in ("rolled_back", "restored"):
+            follow.cycle = replace(follow.cycle, actuation=part)
+            follow.actuated.set()
+        elif not follow.seen_again.is_set():  # taken back before we looked: nothing was executed for long enough
+            follow.cycle = replace(follow.cycle, actuation=part)
+        return True
+
+    def _is_of(self, message: State | Action | Verdict | Actuation, follow: _Follow) -> bool:
+        before = follow.cycle.before
+        return (message.boot, message.cycle) == (before.boot, before.cycle)
+
+    async def _accompany(self, follow: _Follow) -> None:
+        loop, timeout = self._shared.loop, self._config.answer_timeout_seconds
+        await self._wait(follow.judged, loop.decision_budget_seconds + timeout)
+        if follow.judged.is_set():
+            await self._wait(follow.actuated, timeout)
+        with self._context.metrics.step.labels("wait").time():
+            await self._context.clock.sleep(loop.settle_seconds)
+        before = follow.cycle.before
+        await self._context.messenger.send(
+            CollectRequest(node=before.node, boot=before.boot, cycle=before.cycle, at=self._context.clock.now_ns())
+        )
+        await self._wait(follow.seen_again, timeout)
+        if not follow.done:
+            await self._finish(follow, None)
+
+    async def _wait(self, event: asyncio.Event, seconds: float) -> None:
+        waiting = asyncio.create_task(event.wait())
+        timer = asyncio.create_task(self._context.clock.sleep(seconds))
+        try:
+            await asyncio.wait({waiting, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            timer.cancel()
+
+    async def _finish(self, follow: _Follow, interrupted: str | None) -> None:
+        follow.done = True
+        task = follow.task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+        cycle = follow.cycle
+        reason = interrupted or censor_reason(
+            cycle,
+            self._shared.classes,
+            min_requests=self._config.min_requests,
+            require_contention=self._config.require_contention,
+        )
+        worth: Worth | None = None
+        if cycle.after is not None:
+            moved_to = cycle.actuation.weights if cycle.actuation and cycle.actuation.outcome == "applied" else None
+            with self._context.metrics.step.labels("reward").time():
+                worth = reward(cycle.before, cycle.after, moved_to, self._shared.classes, self._weights)
+            self._count_violations(cycle.after)
+        await self._publish(cycle, worth, reason, self._context.clock.monotonic() - follow.started)
+
+    async def _publish(self, cycle: Cycle, worth: Worth | None, reason: str | None, delay: float) -> None:
+        before, action, verdict = cycle.before, cycle.action, cycle.verdict
+        learned = reason is None and worth is not None
+        message = Reward(
+            node=before.node,
+            boot=before.boot,
+            cycle=before.cycle,
+            at=self._context.clock.now_ns(),
+            outcome="joined" if learned else "censored",
+            reason=reason,
+            value=worth.value if worth is not None and learned else None,
+            terms=worth.terms if worth is not None else {},
+            arm=action.arm if action else None,
+            propensity=verdict.propensity if verdict else None,
+            policy=action.policy if action else None,
+            features=before.features if learned else {},
+            features_schema=before.features_schema,
+            verdict=verdict.outcome if verdict else None,
+            actuation=cycle.actuation.outcome if cycle.actuation else None,
+        )
+        self._metrics.rewards.labels(message.outcome).inc()
+        self._metrics.delay.observe(delay)
+        if reason is not None:
+            self._metrics.censored.labels(reason.split(":", 1)[0]).inc()
+        if learned and worth is not None:
+            self._metrics.value.labels("value").observe(worth.value)
+            for term in ("violation", "severity", "throughput", "oscillation"):
+                self._metrics.value.labels(term).observe(worth.terms[term])
+        await self._context.messenger.send(message)
+
+    def _count_violations(self, after: State) -> None:
+        for name, spec in self._shared.classes.items():
+            seen = after.classes.get(name)
+            if seen is not None and spec.kind == "latency" and is_violated(seen, spec):
+                self._metrics.violations.labels(name).inc()
+
