@@ -40,17 +40,22 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
     """Profile believed to be best before any evidence. None: the one nearest to 10 : 3 : 1 (latency-critical :
     default : batch), or for other classes to 10 for the most important latency class and 1 for throughput."""
 
-    prior_strength: Annotated[float, Meta(ge=0.01, le=1000.0)] = 1.0
-    """Strength of that belief in pseudo-observations per direction of the model. 1: a few real rewards outweigh it."""
+    prior_strength: Annotated[float, Meta(ge=0.01, le=1000.0)] = 0.5
+    """Strength of that belief in pseudo-observations per direction of the model. 0.5: the first real rewards of a
+    profile outweigh it."""
 
-    prior_fall: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.5
-    """Reward that the prior takes off at the far end of the weights' range (100:1 by default) from that profile; it
-    grows with the squared log distance. 0.5: gentle, 0.03 for a half decade, yet more than the first bonus of a far
-    profile."""
+    prior_fall: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.1
+    """Reward that the prior takes off per squared decade (factor 10) of distance from that profile. 0.1: gentle, 0.025
+    for a half decade in one class; it orders the first tries and no more."""
+
+    likeness_decades: Annotated[float, Meta(ge=0.05, le=10.0)] = 0.6
+    """How far one reward teaches, in decades of weight ratio: profiles that far apart correlate by 0.6. 0.6: a
+    neighbour on the half-decade grid (0.5) shares most, one two steps away a quarter. Smaller learns each profile by
+    itself, larger blurs the edge beyond which an objective is missed."""
 
     context_features: tuple[str, ...] = ()
     """Features that the model sees beside the bias. Empty: `load_log` of each latency class and `present` of each
-    throughput class. Each one adds a copy of all arm terms (6 by default) to what must be learned."""
+    throughput class. Each one adds a copy of the arms' terms (13 by default) to what must be learned."""
 
     seed: int | None = None
     """Seed of the decider's random draws. None: from the system, so that nodes do not explore in step."""

@@ -1,59 +1,85 @@
-"""Owns where an arm lies: class weights as coordinates, so that profiles with similar weights behave alike.
+"""Owns where an arm lies, and which arms behave alike.
 
-The coordinate of a class is ln(weight / weight of the base class) / ln(max_weight / min_weight), in [-1, 1], minus the
-same of a centre profile. Base is the first throughput class: the one that latency classes take from. Without one, it
-is the smallest weight. Terms: 1, each coordinate, its square, and for two coordinates their product: the smallest set
-that can have its best point between the profiles, and a different one in each context (Box, Wilson 1951: the
-second-order response surface).
+An arm's place is log10(weight / weight of the base class) per other class: decades. Base is the first throughput class,
+the one that latency classes take from; without one it is the smallest weight. The belief about two arms is correlated
+by a squared-exponential kernel of their distance, exp(-d² / 2s²) with s in decades, so that one reward teaches about
+its neighbours, and the less the further. A polynomial would share as well but cannot follow the edge beyond which an
+objective is suddenly missed.
+
+Terms make the kernel linear: 1, and L⁻¹ k(profiles, place) with K = LLᵀ over the profiles. Exact for the profiles; for
+a place between them (`hold`) it is their Nyström approximation (Williams, Seeger, NIPS 2000).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from schemas.settings import ClassSettings, WeightSettings
 from services.decider.core.policy import Arm
 
-CROSSED = 2
-"""Coordinates up to which products are terms: for more classes they would outnumber what a node can teach."""
+JITTER: Final = 1e-6
+"""Added to K's diagonal (of 1): profiles that lie close would make its factor singular."""
+
+WEIGHT_LOG_DECADES: Final = 2.0
+"""Decades of weight in one unit of the feature `<class>.weight_log`, which is log10(weight / 100) / 2."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Basis:
-    """Terms of an arm for fixed classes, limits and centre. Immutable; `size` is the number of terms."""
+    """Places and terms of arms for fixed classes, limits and profiles. Immutable; `size` is the number of terms."""
 
-    def __init__(self, classes: Mapping[str, ClassSettings], limits: WeightSettings, centre: Arm) -> None:
+    def __init__(
+        self,
+        classes: Mapping[str, ClassSettings],
+        limits: WeightSettings,
+        profiles: Sequence[Arm],
+        centre: Arm,
+        *,
+        likeness_decades: float,
+    ) -> None:
         self.base = next((name for name, spec in classes.items() if spec.kind == "throughput"), None)
         self.axes = tuple(name for name in classes if name != self.base)
         self._min_weight = limits.min_weight
-        self._span = math.log(limits.max_weight / limits.min_weight)
-        self._centre = dict.fromkeys(self.axes, 0.0)
-        self._centre = self.coordinates(centre, {})
-        axes = len(self.axes)
-        self.squares = slice(1 + axes, 1 + 2 * axes)
-        self.size = 1 + 2 * axes + (axes * (axes - 1) // 2 if axes <= CROSSED else 0)
+        self._likeness = likeness_decades
+        self._centre = np.array(self._place(centre, {}))
+        self._profiles = np.array([self._place(arm, {}) for arm in profiles if arm.weights is not None])
+        gram = self._kernel(self._profiles) + JITTER * np.eye(len(self._profiles))
+        self._whiten = np.linalg.inv(np.linalg.cholesky(gram))
+        self.size = 1 + len(self._profiles)
 
-    def coordinates(self, arm: Arm, features: Mapping[str, float]) -> dict[str, float]:
-        """Coordinates per class.
+    def terms(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
+        """One row of `size` terms per arm; the squared norm of a row is 2 at a profile and less between them."""
+        kernel = self._kernel(self.places(arms, features))
+        return np.hstack([np.ones((len(arms), 1)), (self._whiten @ kernel).T])
 
-        `hold` lies where the weights are now, by the features `<class>.weight_log` (ln(weight / min_weight) /
-        ln(max_weight / min_weight)). A class that is absent by `<class>.present` lies at the centre, since its weight
+    def squared_decades(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
+        """Squared distance of each arm from the centre, in decades²."""
+        return cast("Floats", np.square(self.places(arms, features) - self._centre).sum(axis=1))
+
+    def places(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
+        """One row per arm, one column per axis, in decades above the base.
+
+        `hold` lies where the weights are now, by the features `<class>.weight_log`. A class that is absent by `<class>.present` lies at the centre, since its weight
         does nothing.
         """
-        logs = self._logs(arm, features)
-        origin = logs.get(self.base, 0.0) if self.base else min(logs.values(), default=0.0)
-        return {
-            name: 0.0 if features.get(f"{name}.present", 1.0) <= 0.0 else logs[name] - origin - self._centre[name]
-            for name in self.axes
-        }
+        rows = np.array([self._place(arm, features) for arm in arms])
+        absent = [features.get(f"{name}.present", 1.0) <= 0.0 for name in self.axes]
+        return np.where(absent, self._centre, rows)
 
-    def terms(self, arm: Arm, features: Mapping[str, float]) -> list[float]:
-        """The `size` terms of an arm in a situation."""
-        at = list(self.coordinates(arm, features).values())
-        products = [a * b for i, a in enumerate(at) for b in at[:i]] if len(at) <= CROSSED else []
-        return [1.0, *at, *(a * a for a in at), *products]
+    def _place(self, arm: Arm, features: Mapping[str, float]) -> list[float]:
+        logs = {name: self._log10(name, arm, features) for name in (*self.axes, *([self.base] if self.base else []))}
+        origin = logs[self.base] if self.base else min(logs.values())
+        return [logs[name] - origin for name in self.axes]
 
-    def _logs(self, arm: Arm, features: Mapping[str, float]) -> dict[str, float]:
-        names = (*self.axes, self.base) if self.base else self.axes
+    def _log10(self, name: str, arm: Arm, features: Mapping[str, float]) -> float:
         if arm.weights is None:
-            return {name: float(features.get(f"{name}.weight_log", 0.0)) for name in names}
-        weights = arm.weights
-        return {name: math.log(weights.get(name, self._min_weight) / self._min_weight) / self._span for name in names}
+            return WEIGHT_LOG_DECADES * float(features.get(f"{name}.weight_log", 0.0))
+        return math.log10(arm.weights.get(name, self._min_weight) / self._min_weight)
+
+    def _kernel(self, places: Floats) -> Floats:
+        squared = np.square(self._profiles[:, None, :] - places[None, :, :]).sum(axis=2)
+        return cast("Floats", np.exp(squared / (-2.0 * self._likeness**2)))

@@ -3,14 +3,17 @@
 River's: the base class with its bookkeeping (pull and update by arm id, counts, a running reward statistic per arm,
 ranking and table, parameters and clone), so that River's evaluation and metrics take this policy as one of theirs.
 
-Ours: everything that decides. The reward of arm a in context x is θ·φ with φ = terms(a) ⊗ context(x), one θ for all
-arms, so that a lesson about one profile is a lesson about its neighbours. After n lessons and discount γ,
-    V = λI + Σ γⁿ⁻ⁱ φφᵀ     W = λI + Σ γ²⁽ⁿ⁻ⁱ⁾ φφᵀ     θ = θ₀ + V⁻¹ Σ γⁿ⁻ⁱ φ (r - φ·θ₀)
-    score = φ·θ + exploration · min(√(φᵀ V⁻¹ W V⁻¹ φ), cap)
+Ours: everything that decides. The reward of arm a in context x is believed to be m(a) + w·φ with φ = terms(a) ⊗ x and
+one w for all arms: the terms (see basis) make near profiles behave alike, so that a lesson about one is a lesson about
+its neighbours. m is the prior: it falls with the squared log distance from the prior profile. After n lessons, with
+discount γ and ridge λ,
+    V = λI + Σ γⁿ⁻ⁱ φφᵀ     W = λI + Σ γ²⁽ⁿ⁻ⁱ⁾ φφᵀ     w = V⁻¹ Σ γⁿ⁻ⁱ φ (r - m)
+    score = m(a) + w·φ + min(exploration · √(φᵀ V⁻¹ W V⁻¹ φ), cap)
 The score is LinUCB's (Li, Chu, Langford, Schapire, WWW 2010, algorithm 1), discount and width are D-LinUCB's (Russac,
-Vernade, Cappé, NeurIPS 2019, algorithm 1). The width is that of the mean alone: it goes to zero as lessons come in,
-where a predictive spread would stay at the noise. The prior θ₀, λ is added anew in every solve and never decays: a
-direction that was not seen for long returns to the prior, not to infinity (RV-03).
+Vernade, Cappé, NeurIPS 2019, algorithm 1), the product of an arm's and a context's kernel is that of Krause and Ong
+(NIPS 2011). The width is that of the mean alone: it goes to zero as lessons come in, where a predictive spread would
+stay at the noise. λ is added anew in every solve and never decays: a direction that was not seen for long returns to
+the prior, not to infinity (RV-03).
 """
 # ruff: noqa: RUF002 - Greek letters as in the papers
 
@@ -19,28 +22,25 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 import numpy as np
-import numpy.typing as npt
 from river import bandit
 
-from services.decider.core.basis import Basis
+from services.decider.core.basis import Basis, Floats
 from services.decider.core.bookkeeping import load_counts, save_counts
 from services.decider.core.context import read_context
 from services.decider.core.policy import Arm, Choice, Snapshot, choose
 from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity, SnapshotMismatch
 
 POLICY_VERSION: Final = 1
-WIDTH_CAP: Final = 2.0
-"""Rewards lie in [-1, 1]: not knowing more than that range is not knowing anything."""
-
-Floats = npt.NDArray[np.float64]
+BONUS_CAP: Final = 2.0
+"""Largest bonus for not knowing: rewards lie in [-1, 1], and no arm can be better than another by more."""
 
 
 class LinUCB(bandit.base.ContextualPolicy):
     """Discounted LinUCB over profiles of weights; a `Policy` of this project and of River.
 
     `exploration` multiplies the width, `discount` (0-1] weighs down a lesson with each later one, `prior_strength` is
-    λ in pseudo-observations per direction, `prior_fall` the reward that the prior takes off per squared unit of
-    distance from the basis's centre (one unit: min_weight to max_weight), `epsilon` the floor of uniform exploration.
+    λ in pseudo-observations per direction, `prior_fall` the reward that the prior takes off per squared decade of
+    distance from the basis's centre, `epsilon` the floor of uniform exploration.
     """
 
     _REQUIRES_UNIVARIATE_REWARD = True
@@ -54,8 +54,8 @@ class LinUCB(bandit.base.ContextualPolicy):
         *,
         exploration: float = 0.3,
         discount: float = 0.995,
-        prior_strength: float = 1.0,
-        prior_fall: float = 0.5,
+        prior_strength: float = 0.5,
+        prior_fall: float = 0.1,
         epsilon: float = 0.05,
     ) -> None:
         super().__init__()
@@ -68,11 +68,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         self.prior_strength = prior_strength
         self.prior_fall = prior_fall
         self.epsilon = epsilon
-        width = len(read_context({}, context_features))
-        self.size = basis.size * width
-        prior = np.zeros((basis.size, width))
-        prior[basis.squares, 0] = -prior_fall
-        self._prior: Floats = prior.ravel()
+        self.size = basis.size * len(read_context({}, context_features))
         self._gram: Floats = np.zeros((self.size, self.size))
         self._gram_squared: Floats = np.zeros((self.size, self.size))
         self._moment: Floats = np.zeros(self.size)
@@ -90,24 +86,24 @@ class LinUCB(bandit.base.ContextualPolicy):
 
     def decide(self, features: Mapping[str, float], arms: Sequence[Arm], rng: random.Random) -> Choice:
         """The arm with the highest score, above a floor of uniform exploration."""
-        means, widths = self._believe(features, arms)
-        bounds = means + self.exploration * widths
-        return choose({arm.name: float(bound) for arm, bound in zip(arms, bounds, strict=True)}, self.epsilon, rng)
+        bounds = self._bounds(features, arms).tolist()
+        return choose({arm.name: bound for arm, bound in zip(arms, bounds, strict=True)}, self.epsilon, rng)
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:
         """Takes in one reward; all earlier ones weigh `discount` as much as before."""
         super().update(arm.name, None, reward)  # type: ignore[no-untyped-call] # River's bookkeeping has no types
         phi = self._phi(features, [arm])[0]
+        surprise = reward - float(self._prior(features, [arm])[0])
         outer = np.outer(phi, phi)
         self._gram = self.discount * self._gram + outer
         self._gram_squared = self.discount**2 * self._gram_squared + outer
-        self._moment = self.discount * self._moment + phi * (reward - phi @ self._prior)
+        self._moment = self.discount * self._moment + phi * surprise
         self._solve()
 
     def predict(self, features: Mapping[str, float], arm: Arm) -> tuple[float, float]:
         """What is believed of one arm: its expected reward, and the width of that belief.
 
-        The width is one standard error if the noise of a reward were 1, and at most WIDTH_CAP.
+        The width is one standard error if the noise of a reward were 1; it is never more than |φ|/√λ.
         """
         means, widths = self._believe(features, [arm])
         return float(means[0]), float(widths[0])
@@ -118,8 +114,7 @@ class LinUCB(bandit.base.ContextualPolicy):
 
     def _pull(self, arm_ids: list[bandit.base.ArmID], context: Mapping[str, float]) -> bandit.base.ArmID:  # type: ignore[override] # any mapping will do
         arms = [self._arm(arm_id) for arm_id in arm_ids]
-        means, widths = self._believe(context or {}, arms)
-        return arm_ids[int(np.argmax(means + self.exploration * widths))]
+        return arm_ids[int(np.argmax(self._bounds(context or {}, arms)))]
 
     def _arm(self, arm_id: bandit.base.ArmID) -> Arm:
         return next(arm for arm in self.arms if arm.name == arm_id)
@@ -153,20 +148,27 @@ class LinUCB(bandit.base.ContextualPolicy):
 
     def _phi(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Floats:
         context = np.array(list(read_context(features, self.context_features).values()))
-        terms = np.array([self.basis.terms(arm, features) for arm in arms])
+        terms = self.basis.terms(arms, features)
         return cast("Floats", (terms[:, :, None] * context).reshape(len(arms), self.size))
+
+    def _prior(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Floats:
+        return -self.prior_fall * self.basis.squared_decades(arms, features)
 
     def _believe(self, features: Mapping[str, float], arms: Sequence[Arm]) -> tuple[Floats, Floats]:
         phi = self._phi(features, arms)
         variances = np.einsum("ad,de,ae->a", phi, self._covariance, phi)
-        return phi @ self._theta, np.sqrt(np.clip(variances, 0.0, WIDTH_CAP**2))
+        return self._prior(features, arms) + phi @ self._w, np.sqrt(np.maximum(variances, 0.0))
+
+    def _bounds(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Floats:
+        means, widths = self._believe(features, arms)
+        return means + np.minimum(self.exploration * widths, BONUS_CAP)
 
     def _solve(self) -> None:
         """Belief from the sums. V has no eigenvalue below λ, so the inverse is bounded whatever was learned."""
         ridge = self.prior_strength * np.eye(self.size)
         inverse = np.linalg.inv(ridge + self._gram)
         self._covariance: Floats = inverse @ (ridge + self._gram_squared) @ inverse
-        self._theta: Floats = self._prior + inverse @ self._moment
+        self._w: Floats = inverse @ self._moment
 
 
 def _gram_of(values: Sequence[float], size: int) -> Floats:

@@ -18,7 +18,7 @@ from river import bandit, linear_model
 from services.decider.core.bookkeeping import load_counts, save_counts
 from services.decider.core.context import read_context
 from services.decider.core.policy import Arm, Choice, Snapshot, choose
-from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity
+from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity, SnapshotMismatch
 
 POLICY_VERSION: Final = 1
 
@@ -26,9 +26,7 @@ POLICY_VERSION: Final = 1
 class RiverLinUCB:
     """River's disjoint LinUCB over the arms' names; a `Policy`. It does not know what an arm does."""
 
-    def __init__(
-        self, context_features: tuple[str, ...], identity: Identity, *, epsilon: float = 0.05
-    ) -> None:
+    def __init__(self, context_features: tuple[str, ...], identity: Identity, *, epsilon: float = 0.05) -> None:
         self.context_features = context_features
         self.identity = identity
         self.epsilon = epsilon
@@ -77,15 +75,10 @@ class RiverLinUCB:
         arms = self.identity.arms
         lengths = {f"{name}.{part}": length for name in arms for part, length in shapes.items()}
         snapshot.require(self.identity, {"counts": 2 * len(arms), **lengths})
+        restored = {name: self._restored(snapshot, name) for name in arms}
         self.bandit = bandit.LinUCBDisjoint(alpha=1.0, beta=1.0, smoothing=None)
+        self.bandit._bayes_lin_regs.update(restored)
         load_counts(self.bandit, arms, snapshot.updates, snapshot.numbers["counts"])
-        for name in arms:
-            part = {key: np.array(snapshot.numbers[f"{name}.{key}"]) for key in shapes}
-            model = self._fresh_model()
-            model._ss_arr = part["precision"].reshape(size, size)
-            model._ss_inv_arr = np.asfortranarray(part["covariance"].reshape(size, size))
-            model._eta_arr = part["eta"]
-            self.bandit._bayes_lin_regs[name] = model
 
     def _model(self, name: str) -> linear_model.BayesianLinearRegression:
         if name not in self.bandit._bayes_lin_regs:
@@ -96,4 +89,13 @@ class RiverLinUCB:
         model = linear_model.BayesianLinearRegression(alpha=1.0, beta=1.0, smoothing=None)
         model._ensure_features(self._keys)
         model._m_dirty = True
+        return model
+
+    def _restored(self, snapshot: Snapshot, name: str) -> linear_model.BayesianLinearRegression:
+        model = self._fresh_model()
+        part = {key: np.array(snapshot.numbers[f"{name}.{key}"]) for key in ("precision", "covariance", "eta")}
+        precision, covariance = (part[key].reshape(model._cap, model._cap) for key in ("precision", "covariance"))
+        if not np.allclose(precision @ covariance, np.eye(model._cap), atol=1e-3):
+            raise SnapshotMismatch("damaged", f"covariance of {name!r} is not the inverse of its precision")
+        model._ss_arr, model._ss_inv_arr, model._eta_arr = precision, np.asfortranarray(covariance), part["eta"]
         return model

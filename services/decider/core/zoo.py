@@ -41,10 +41,15 @@ def _linucb(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> P
 
     centre = profile_named(config.prior_profile, arms, shared, "prior_profile")
     context = config.context_features or default_context(shared.classes)
-    limits = [shared.weights.min_weight, shared.weights.max_weight]
-    meaning = fingerprint(context, centre.weights or {}, limits, [config.discount], _kinds(shared))
+    meaning = fingerprint(
+        context,
+        [arm.weights for arm in (*arms, centre)],
+        [shared.weights.min_weight, shared.weights.max_weight],
+        [config.discount, config.prior_fall, config.likeness_decades],
+        {name: spec.kind for name, spec in shared.classes.items()},
+    )
     return linucb.LinUCB(
-        Basis(shared.classes, shared.weights, centre),
+        Basis(shared.classes, shared.weights, arms, centre, likeness_decades=config.likeness_decades),
         context,
         arms,
         _identity("linucb", linucb.POLICY_VERSION, shared, arms, meaning, river=RIVER_VERSION),
@@ -78,10 +83,6 @@ def _hold(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Pol
     from services.decider.core import static  # noqa: PLC0415 - every policy is imported when chosen
 
     return static.Hold(shared.weights, _identity("hold", static.POLICY_VERSION, shared, arms, fingerprint()))
-
-
-def _kinds(shared: Shared) -> dict[str, object]:
-    return {name: spec.kind for name, spec in shared.classes.items()}
 
 
 def _identity(

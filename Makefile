@@ -1,0 +1,47 @@
+# Every target does its own set-up on a machine that has only python3 (3.11 or newer) and make.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+STAMP   = $(VENV)/.installed
+
+.PHONY: setup demo up test check format bench lock clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "trimtab needs Python 3.11 or newer; set PYTHON=python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3 cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Installing the locked packages into $(VENV) (once, half a minute) ..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/trimtab demo $(ARGS)
+
+up: $(STAMP)
+	@$(BIN)/trimtab up $(ARGS)
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest -m "not kube" $(ARGS)
+
+check: $(STAMP)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(STAMP)
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(STAMP)
+	@$(BIN)/python -m lab.bench $(ARGS)
+
+# Needs uv on PATH (pip install uv). The lock has hashes for every platform and no index addresses.
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra collector --extra decider --extra demo --group dev --group build -o requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,33 @@
+"""The unsigned decimal numbers that kernel files are made of."""
+
+from collections.abc import Sequence
+from typing import Final
+
+MAX_DIGITS: Final = 20
+"""Digits of the largest 64-bit number. A longer run of digits is no counter (and `int()` refuses very long ones)."""
+
+
+def parse_unsigned(text: str) -> int | None:
+    """The number if `text`, apart from white space around it, is 1 to 20 ASCII digits; else None."""
+    digits = text.strip()
+    if len(digits) <= MAX_DIGITS and digits.isascii() and digits.isdigit():
+        return int(digits)
+    return None
+
+
+def parse_all_unsigned(fields: Sequence[str]) -> tuple[int, ...] | None:
+    """All fields as numbers, or None if one of them is none."""
+    numbers = [parse_unsigned(field) for field in fields]
+    found = tuple(number for number in numbers if number is not None)
+    return found if len(found) == len(numbers) else None
+
+
+def parse_keyed(text: str) -> dict[str, int]:
+    """The `key number` lines of a flat keyed file (kernel: admin-guide/cgroup-v2.rst). Other lines are left out."""
+    numbers: dict[str, int] = {}
+    for line in text.split("\n"):
+        key, _, value = line.partition(" ")
+        number = parse_unsigned(value)
+        if number is not None:
+            numbers[key] = number
+    return numbers

@@ -1,0 +1,85 @@
+"""Which cgroup is which pod: the path forms of the two cgroup drivers, and where the pods' tree begins."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+Qos: TypeAlias = Literal["Guaranteed", "Burstable", "BestEffort"]
+
+MAX_ROOT_DEPTH: Final = 4
+"""How deep a pods root is searched for: `system.slice/docker-<id>.scope/kubelet.slice/kubelet-kubepods.slice` is 4."""
+
+_QOS: Final[dict[str | None, Qos]] = {None: "Guaranteed", "burstable": "Burstable", "besteffort": "BestEffort"}
+
+_ROOT: Final = re.compile(r"kubepods|(?:[^/]+-)?kubepods\.slice")
+# A UID is a UUID or, for a static pod, the hash of its manifest. systemd reads "-" in a slice's name as nesting, so
+# that driver writes "_" instead.
+_DASHED: Final = re.compile(r"pod([0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-9A-Fa-f]{32})")
+_SLICE: Final = re.compile(
+    r"(?:[^/:]+-)?kubepods(?:-(?P<qos>burstable|besteffort))?"
+    r"-pod(?P<uid>[0-9A-Fa-f]{8}(?:_[0-9A-Fa-f]{4}){3}_[0-9A-Fa-f]{12}|[0-9A-Fa-f]{32})\.slice"
+    r"(?::[^:]+:(?P<container>[0-9A-Fa-f]{64}))?"
+)
+_QOS_GROUP: Final = re.compile(r"(?:[^/]+-kubepods-|kubepods-)?(?:burstable|besteffort)(?:\.slice)?")
+_ABOVE_DASHED: Final = frozenset({"kubepods", "burstable", "besteffort"})
+_CONTAINER: Final = re.compile(r"(?:(?P<runtime>.+)-)?(?P<id>[0-9A-Fa-f]{64})(?:\.scope)?")
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """The pod that a cgroup path belongs to, and the container in it, if the path names one."""
+
+    uid: str
+    qos: Qos
+    container: str | None = None
+
+
+def parse_pod_group(path: str) -> PodGroup | None:
+    """The pod of a cgroup path, absolute or relative to the pods root or above, or None if it is not a pod's.
+
+    Guaranteed pods have no QoS folder. A node in a container puts its own id in front, so only what follows the pod can
+    be a container; the outermost pod counts. A monitor process's group (conmon) is no container. The colon form
+    `<slice>:<runtime>:<id>` is what a runtime with the cgroupfs driver makes of a systemd name.
+    """
+    parts = path.split("/")
+    for index, part in enumerate(parts):
+        if (sliced := _SLICE.fullmatch(part)) is not None:
+            container = sliced["container"] or _container(parts[index + 1 :])
+            return PodGroup(sliced["uid"].replace("_", "-"), _QOS[sliced["qos"]], container)
+        above = parts[index - 1] if index else "kubepods"
+        if above in _ABOVE_DASHED and (dashed := _DASHED.fullmatch(part)) is not None:
+            return PodGroup(dashed[1], _QOS.get(above, "Guaranteed"), _container(parts[index + 1 :]))
+    return None
+
+
+def find_pods_root(root: str, children: Callable[[str], Iterable[str]]) -> str | None:
+    """The group below `root` that holds the pods, or None. `children(group)` are the groups directly below a group.
+
+    It is searched for by name, breadth first: `kubepods.slice`, `kubepods`, and both below the kubelet's own cgroup
+    root. Of several the first that holds a pod wins: a change of the cgroup driver leaves an empty one behind.
+    """
+    found: list[str] = []
+    level = [root]
+    for _ in range(MAX_ROOT_DEPTH):
+        below = [child for group in level for child in children(group)]
+        found += [group for group in below if _ROOT.fullmatch(_name(group))]
+        level = [group for group in below if not _ROOT.fullmatch(_name(group))]
+    return next((group for group in found if _holds_pod(group, children)), found[0] if found else None)
+
+
+def _holds_pod(group: str, children: Callable[[str], Iterable[str]]) -> bool:
+    below = list(children(group))
+    in_qos = [pod for child in below if _QOS_GROUP.fullmatch(_name(child)) for pod in children(child)]
+    return any(parse_pod_group(_name(child)) is not None for child in below + in_qos)
+
+
+def _container(parts: list[str]) -> str | None:
+    match = _CONTAINER.fullmatch(parts[0]) if parts else None
+    if match is None or (match["runtime"] or "").endswith("conmon"):
+        return None
+    return match["id"]
+
+
+def _name(group: str) -> str:
+    return group.rpartition("/")[2]

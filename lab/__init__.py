@@ -1,0 +1,1 @@
+"""Experiments around the loop: real workloads, scenarios, the simulated node, benchmarks and reports."""

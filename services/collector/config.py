@@ -1,0 +1,58 @@
+"""The collector's own settings."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from schemas.settings import Ratio, Seconds, Section, SettingsError, Shared
+
+
+class CollectorConfig(Section, frozen=True, kw_only=True):
+    """What is looked at, and what counts as evidence."""
+
+    workloads: str | None = None
+    """YAML file that lists the workloads (docs/operations.md). Read again when it changes."""
+
+    class_labels: tuple[str, ...] = ("trimtab.dev/workload-class", "node-controller-workload-class", "workload-type")
+    """Label keys that name a pod's class; the first one present decides. Values are compared exactly."""
+
+    latency_metrics: tuple[str, ...] = (
+        "http_request_duration_seconds",
+        "http_server_request_duration_seconds",
+        "http_server_requests_seconds",
+        "grpc_server_handling_seconds",
+        "rpc_server_duration_seconds",
+        "request_duration_seconds",
+    )
+    """Histograms that are looked for, in this order, where a workload names none."""
+
+    scrape_timeout_seconds: Seconds = 1.0
+    """Seconds for one scrape in all: connecting, headers and body. 1.0: half of the settle time."""
+
+    scrape_max_bytes: Annotated[int, Meta(ge=1024, le=64 << 20)] = 4 << 20
+    """Largest page read, after decompression, in bytes."""
+
+    scrape_concurrency: Annotated[int, Meta(ge=1, le=256)] = 16
+    """Most scrapes at one time."""
+
+    min_requests: Annotated[int, Meta(ge=1)] = 20
+    """Requests that a window needs for its quantiles. Below it the window before a decision grows."""
+
+    max_window_seconds: Seconds = 30.0
+    """Longest window before a decision. 30: six ticks; older requests say little of now."""
+
+    contended_pressure_ratio: Ratio = 0.05
+    """Part of the window in which some task of a class must have waited for the node to count as contended."""
+
+    contended_run_queue: Annotated[float, Meta(gt=0.0, le=100.0)] = 0.5
+    """Waiting tasks per CPU that count as contention where the kernel has no pressure files."""
+
+    def check(self, shared: Shared) -> None:
+        """Raises SettingsError for a scrape that would outlast the settle time, or no label keys."""
+        if self.scrape_timeout_seconds > shared.loop.settle_seconds:
+            raise SettingsError(
+                f"collector.scrape_timeout_seconds: {self.scrape_timeout_seconds} is more than loop.settle_seconds "
+                f"{shared.loop.settle_seconds}; a slow endpoint would hold up the cycle"
+            )
+        if not self.class_labels:
+            raise SettingsError("collector.class_labels: is empty; name at least one label key")

@@ -1,0 +1,1 @@
+"""From raw readings to a state: pure. No files, no sockets, no clock."""

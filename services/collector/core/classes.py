@@ -1,0 +1,86 @@
+"""Pods to classes: sums, worst cases, shares, and who ran while a class waited."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from schemas.messages import ClassState, Latency, PodState
+from schemas.settings import ClassSettings, WeightSettings
+from services.collector.core.shares import profile_weights
+from services.collector.core.tally import GroupRates
+
+_WAITED = 0.05
+_ABOVE = 1.05
+
+
+@dataclass(frozen=True)
+class PodReading:
+    """One classified pod with its rates, its effective share and its memory."""
+
+    state: PodState
+    rates: GroupRates
+    share: float | None
+    memory_bytes: int | None
+
+
+def class_states(
+    pods: Sequence[PodReading],
+    latencies: Mapping[str, Latency],
+    specs: Mapping[str, ClassSettings],
+    limits: WeightSettings,
+    cpus: int,
+) -> dict[str, ClassState]:
+    """One state per configured class, present or not."""
+    members = {name: [pod for pod in pods if pod.state.cls == name] for name in specs}
+    sums = {
+        name: sum(pod.state.weight or 0 for pod in group if pod.state.skip is None) for name, group in members.items()
+    }
+    scale = profile_weights(sums, limits)
+    used = {name: _sum([pod.rates.cpu_cores for pod in group]) for name, group in members.items()}
+    shares = {name: _sum([pod.share for pod in group]) for name, group in members.items()}
+    states: dict[str, ClassState] = {}
+    for name, spec in specs.items():
+        group = members[name]
+        pressure = _largest([pod.rates.pressure_ratio for pod in group])
+        states[name] = ClassState(
+            pods=len(group),
+            weight=scale.get(name),
+            pods_weight=sums[name] or None,
+            share=shares[name],
+            cpu_cores=used[name],
+            pressure_ratio=pressure,
+            throttled_ratio=_largest([pod.rates.throttled_ratio for pod in group]),
+            memory_bytes=_total([pod.memory_bytes for pod in group]),
+            objective_seconds=spec.objective_p99_seconds,
+            latency=latencies.get(name, Latency(reason="no_source")) if group else Latency(reason="no_pods"),
+            waited_for=_who_ran(name, used, shares, cpus) if (pressure or 0.0) > _WAITED else (),
+        )
+    return states
+
+
+def _who_ran(
+    waiting: str, used: Mapping[str, float | None], shares: Mapping[str, float | None], cpus: int
+) -> tuple[str, ...]:
+    """The classes that ran while `waiting` waited, largest excess first: those that used more than their weights
+    entitle them to; where nobody did, whoever used most, for then the weights themselves are the answer."""
+    cores_of = {name: cores for name, cores in used.items() if name != waiting and cores is not None and cores > 0}
+    excess = {
+        name: cores / cpus / share
+        for name, cores in cores_of.items()
+        if (share := shares[name]) is not None and share > 0 and cpus > 0
+    }
+    above = sorted((name for name, ratio in excess.items() if ratio > _ABOVE), key=lambda name: -excess[name])
+    return tuple(above or sorted(cores_of, key=lambda name: -cores_of[name])[:1])
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,49 @@
+"""Whether the node's CPUs were fought over, from the best signal that there is."""
+
+from collections.abc import Mapping
+
+from schemas.messages import ClassState, Contention
+
+_BUSY_RATIO = 0.9
+
+
+def contention(
+    classes: Mapping[str, ClassState],
+    *,
+    cpus: int,
+    busy_ratio: float | None,
+    node_pressure_ratio: float | None,
+    run_queue: float | None,
+    run_queue_source: str | None,
+    pressure_limit: float,
+    run_queue_limit: float,
+) -> Contention:
+    """The verdict and its reason. Pressure of the classes decides where the kernel has it, less the time in which a
+    class was held by its own limit (no weight cures that); else the run queue on a busy node; else it is unknown,
+    which counts as none."""
+    waits = {
+        name: max(0.0, seen.pressure_ratio - (seen.throttled_ratio or 0.0))
+        for name, seen in classes.items()
+        if seen.pressure_ratio is not None
+    }
+    if waits:
+        worst = max(waits, key=lambda name: waits[name])
+        contended = waits[worst] >= pressure_limit
+        reason = f"{worst} waited {waits[worst] * 100:.0f} % of the time"
+    elif run_queue is not None and run_queue_source != "pressure":
+        contended = run_queue >= run_queue_limit and (busy_ratio is None or busy_ratio >= _BUSY_RATIO)
+        reason = f"{run_queue:.1f} tasks waited per CPU ({run_queue_source}); the kernel shows no pressure per group"
+    elif node_pressure_ratio is not None:
+        contended = node_pressure_ratio >= pressure_limit
+        reason = f"some task on the node waited {node_pressure_ratio * 100:.0f} % of the time"
+    else:
+        contended, reason = False, "unknown: neither pressure nor a run queue can be read here"
+    return Contention(
+        contended=contended,
+        cpus=cpus,
+        busy_ratio=busy_ratio,
+        pressure_ratio=node_pressure_ratio,
+        run_queue=run_queue,
+        run_queue_source=run_queue_source,
+        reason=reason,
+    )

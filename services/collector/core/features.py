@@ -1,0 +1,60 @@
+"""The feature vector: every name of `schemas.features`, always, finite and within [-1, 1]."""
+
+import math
+from collections.abc import Mapping
+
+from schemas.features import feature_names
+from schemas.messages import ClassState, Contention, Previous
+from schemas.settings import ClassSettings
+
+_QUEUE_SCALE = 8.0
+_LOAD_SCALE = 4.0
+_LATENCY_OCTAVES = 4.0
+
+
+def features(
+    classes: Mapping[str, ClassState],
+    contention: Contention,
+    previous: Previous | None,
+    specs: Mapping[str, ClassSettings],
+) -> dict[str, float]:
+    """The vector for one state (docs/features.md has meaning, unit, scaling and missing value of each)."""
+    found: dict[str, float] = {
+        "bias": 1.0,
+        "node.contended": float(contention.contended),
+        "node.busy_ratio": contention.busy_ratio or 0.0,
+        "node.pressure_ratio": contention.pressure_ratio or 0.0,
+        "node.pressure_missing": float(contention.pressure_ratio is None),
+        "node.run_queue": (contention.run_queue or 0.0) / _QUEUE_SCALE,
+        "node.run_queue_missing": float(contention.run_queue is None),
+        "node.previous_applied": float(previous is not None and previous.outcome == "applied"),
+    }
+    for name, spec in specs.items():
+        seen = classes.get(name, ClassState())
+        for key, value in _class_features(seen, spec, contention.cpus).items():
+            found[f"{name}.{key}"] = value
+    return {name: _bounded(found[name]) for name in feature_names(tuple(specs))}
+
+
+def _class_features(seen: ClassState, spec: ClassSettings, cpus: int) -> dict[str, float]:
+    latency = seen.latency
+    octaves = 0.0
+    if latency.p99_seconds and spec.objective_p99_seconds:
+        octaves = math.log2(latency.p99_seconds / spec.objective_p99_seconds)
+    return {
+        "present": float(seen.pods > 0),
+        "weight_log": math.log10(seen.weight / 100.0) / 2.0 if seen.weight else 0.0,
+        "share": seen.share or 0.0,
+        "cpu_ratio": (seen.cpu_cores or 0.0) / max(1, cpus),
+        "pressure_ratio": seen.pressure_ratio or 0.0,
+        "pressure_missing": float(seen.pressure_ratio is None),
+        "throttled_ratio": seen.throttled_ratio or 0.0,
+        "latency_log": octaves / _LATENCY_OCTAVES,
+        "latency_missing": float(latency.p99_seconds is None),
+        "over_ratio": latency.over_ratio or 0.0,
+        "load_log": math.log10(1.0 + (latency.requests_per_second or 0.0)) / _LOAD_SCALE,
+    }
+
+
+def _bounded(value: float) -> float:
+    return max(-1.0, min(1.0, value)) if math.isfinite(value) else 0.0

@@ -1,0 +1,86 @@
+"""Latency from cumulative histograms: what was added between two scrapes, merged over series and pods, then asked.
+
+A series that went back in any bucket was reset and counts from zero; a new series of a known pod counts whole; a pod's
+first scrape is a baseline and adds nothing. Bounds are numbers, so le="1" and le="1.0" are one bucket.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Buckets = Mapping[float, float]
+"""Cumulative counts by upper bound in seconds; `inf` holds all."""
+
+Series = Mapping[tuple[str, ...], Buckets]
+"""The histogram's series of one pod, by their labels."""
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """A value in seconds; `saturated` if it fell into the last bucket and is only a lower bound."""
+
+    seconds: float
+    saturated: bool = False
+
+
+def added(previous: Series | None, current: Series) -> dict[float, float] | None:
+    """Cumulative counts added between two scrapes of one pod, summed over its series; None for a first scrape."""
+    if previous is None:
+        return None
+    parts = [_added_to_series(previous.get(key), buckets) for key, buckets in current.items()]
+    return merge(part for part in parts if part)
+
+
+def _added_to_series(previous: Buckets | None, current: Buckets) -> dict[float, float]:
+    if previous is None or any(current.get(bound, 0.0) < count for bound, count in previous.items()):
+        return dict(current)
+    return {bound: count - previous.get(bound, 0.0) for bound, count in current.items()}
+
+
+def merge(histograms: Iterable[Buckets]) -> dict[float, float]:
+    """The sum of cumulative histograms over the bounds that all of them have: exact, where others would be guessed."""
+    parts = [part for part in histograms if part]
+    if not parts:
+        return {}
+    bounds = set(parts[0]).intersection(*parts[1:])
+    return {bound: sum(part[bound] for part in parts) for bound in sorted(bounds)}
+
+
+def total(buckets: Buckets) -> float:
+    """All observations."""
+    return buckets.get(math.inf, 0.0)
+
+
+def quantile(buckets: Buckets, q: float) -> Quantile | None:
+    """The q-quantile, linear inside its bucket (as PromQL's histogram_quantile). None without observations."""
+    count = total(buckets)
+    finite = [(bound, buckets[bound]) for bound in sorted(buckets) if math.isfinite(bound)]
+    if count <= 0 or not finite:
+        return None
+    rank = q * count
+    below, lower = 0.0, 0.0
+    for bound, cumulative in finite:
+        if cumulative >= rank:
+            if bound <= 0:
+                return Quantile(bound)
+            inside = cumulative - below
+            part = (rank - below) / inside if inside > 0 else 1.0
+            return Quantile(lower + (bound - lower) * part)
+        below, lower = max(below, cumulative), max(0.0, bound)
+    return Quantile(finite[-1][0], saturated=True)
+
+
+def over(buckets: Buckets, limit_seconds: float) -> float | None:
+    """The fraction of observations above a limit, linear inside the bucket that holds it. What lies in the last bucket
+    counts as above. None without observations."""
+    count = total(buckets)
+    if count <= 0:
+        return None
+    below, lower = 0.0, 0.0
+    for bound, cumulative in sorted(buckets.items()):
+        if bound >= limit_seconds:
+            if math.isfinite(bound) and bound > lower:
+                below += (cumulative - below) * (limit_seconds - lower) / (bound - lower)
+            break
+        below, lower = max(below, cumulative), max(0.0, bound)
+    return min(1.0, max(0.0, 1.0 - below / count))

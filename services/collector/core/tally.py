@@ -1,0 +1,59 @@
+"""Counters of the kernel to rates: what each group used and waited between two readings, counted once.
+
+A counter that went back, a group that was made anew and a first reading give no rate, never a negative one (ST-01).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hostfs.cgroup import GroupReading
+from hostfs.pressure import Pressure
+
+_USEC = 1e6
+
+
+@dataclass(frozen=True)
+class GroupRates:
+    """One group in one window; None is unknown."""
+
+    cpu_cores: float | None = None
+    pressure_ratio: float | None = None
+    throttled_ratio: float | None = None
+
+
+@dataclass
+class Tally:
+    """Holds the last reading of every group."""
+
+    _last: dict[str, GroupReading] = field(default_factory=dict)
+
+    def advance(self, elapsed_seconds: float | None, readings: Mapping[str, GroupReading]) -> dict[str, GroupRates]:
+        """Rates since the last call. Groups that are not in `readings` are forgotten."""
+        rates = {
+            group: _rates(self._last.get(group), reading, elapsed_seconds) for group, reading in readings.items()
+        }
+        self._last = dict(readings)
+        return rates
+
+
+def _rates(before: GroupReading | None, now: GroupReading, elapsed: float | None) -> GroupRates:
+    if before is None or before.inode != now.inode or elapsed is None or elapsed <= 0:
+        return GroupRates()
+    cpu = throttled = None
+    if before.stat is not None and now.stat is not None:
+        cpu = _rise(before.stat.usage_usec, now.stat.usage_usec, elapsed)
+        throttled = _rise(before.stat.throttled_usec, now.stat.throttled_usec, elapsed)
+    waited = _rise(_some_usec(before), _some_usec(now), elapsed)
+    return GroupRates(
+        cpu, None if waited is None else min(1.0, waited), None if throttled is None else min(1.0, throttled)
+    )
+
+
+def _some_usec(reading: GroupReading) -> int | None:
+    return reading.pressure.some.total_usec if isinstance(reading.pressure, Pressure) else None
+
+
+def _rise(before: int | None, now: int | None, elapsed: float) -> float | None:
+    if before is None or now is None or now < before:
+        return None
+    return (now - before) / _USEC / elapsed

@@ -1,0 +1,145 @@
+"""One collection, from raw readings to a state's content: holds what must be remembered between two of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hostfs.cgroup import GroupReading
+from hostfs.run_queue import ProcStat, RunQueueSample, busy_ratio_between, run_queue_between
+from schemas.messages import ClassState, Contention, Latency, PodState
+from schemas.settings import ClassSettings, WeightSettings
+from services.collector.core.classes import PodReading, class_states
+from services.collector.core.contention import contention
+from services.collector.core.histogram import Series
+from services.collector.core.latency import LatencyWindows
+from services.collector.core.shares import effective_share
+from services.collector.core.tally import GroupRates, Tally
+from services.collector.core.workload import Workload
+
+_ACTIVE_CORES = 0.001
+
+
+@dataclass(frozen=True)
+class Raw:
+    """What the edges read at one moment (`at` in monotonic seconds)."""
+
+    at: float
+    workloads: Sequence[tuple[Workload, str | None]]
+    groups: Mapping[str, GroupReading]
+    without_controller: frozenset[str]
+    pages: Mapping[str, Series]
+    run_queue: RunQueueSample | None
+    proc_stat: ProcStat | None
+    node_pressure_usec: int | None
+    cpus: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The content of a state."""
+
+    window_seconds: float | None
+    classes: dict[str, ClassState]
+    pods: tuple[PodState, ...]
+    contention: Contention
+
+
+@dataclass
+class View:
+    """Makes states out of raw readings; every number is a difference to the collection before."""
+
+    specs: Mapping[str, ClassSettings]
+    limits: WeightSettings
+    windows: LatencyWindows
+    pressure_limit: float
+    run_queue_limit: float
+    _tally: Tally = field(default_factory=Tally)
+    _last: Raw | None = None
+
+    def advance(self, raw: Raw, *, may_grow: bool) -> Seen:
+        """The state's content now. `may_grow`: latency windows may reach back beyond the last collection."""
+        elapsed = raw.at - self._last.at if self._last is not None else None
+        rates = self._tally.advance(elapsed, raw.groups)
+        pods = self._pods(raw, rates)
+        by_uid = {workload.uid: cls for workload, cls in raw.workloads}
+        self.windows.add(elapsed, {uid: (cls, page) for uid, page in raw.pages.items() if (cls := by_uid.get(uid))})
+        present = {pod.state.cls for pod in pods if pod.state.cls is not None}
+        self.windows.forget_absent(present)
+        latencies = {
+            name: self._latency(name, raw, may_grow=may_grow) for name in present
+        }
+        classes = class_states(pods, latencies, self.specs, self.limits, raw.cpus)
+        seen = Seen(
+            window_seconds=elapsed,
+            classes=classes,
+            pods=tuple(pod.state for pod in pods),
+            contention=self._contention(raw, classes, elapsed),
+        )
+        self._last = raw
+        return seen
+
+    def _latency(self, name: str, raw: Raw, *, may_grow: bool) -> Latency:
+        latency = self.windows.latency(name, self.specs[name].objective_p99_seconds, may_grow=may_grow)
+        has_source = any(cls == name and workload.metrics_url for workload, cls in raw.workloads)
+        answered = any(cls == name and workload.uid in raw.pages for workload, cls in raw.workloads)
+        if has_source and not answered:
+            return Latency(reason="scrape_failed")
+        return latency
+
+    def _pods(self, raw: Raw, rates: Mapping[str, GroupRates]) -> list[PodReading]:
+        weights = {group: reading.weight for group, reading in raw.groups.items() if reading.weight}
+        active = frozenset(group for group, rate in rates.items() if (rate.cpu_cores or 0.0) > _ACTIVE_CORES)
+        found: list[PodReading] = []
+        steered = {workload.group for workload, _ in raw.workloads}
+        for workload, cls in raw.workloads:
+            reading = raw.groups.get(workload.group)
+            if reading is None:
+                continue  # gone between two calls, or not made yet: absent, not an error
+            state = PodState(
+                uid=workload.uid,
+                name=workload.name,
+                group=workload.group,
+                cls=cls,
+                weight=reading.weight,
+                skip=_skip(reading, raw.without_controller),
+                cpu_cores=rates[workload.group].cpu_cores,
+            )
+            share = effective_share(workload.group, weights, active)
+            found.append(PodReading(state, rates[workload.group], share, reading.memory_bytes))
+        above = {"/".join(group.split("/")[:depth]) for group in steered for depth in range(1, group.count("/") + 1)}
+        for group, reading in raw.groups.items():
+            if group in steered or group in above or reading.weight is None:
+                continue
+            neighbour = PodState(uid="", name=group.rpartition("/")[2], group=group, weight=reading.weight)
+            found.append(PodReading(neighbour, rates[group], None, None))
+        return found
+
+    def _contention(self, raw: Raw, classes: Mapping[str, ClassState], elapsed: float | None) -> Contention:
+        last = self._last
+        busy = pressure = queue = None
+        if last is not None and elapsed is not None and elapsed > 0:
+            if last.proc_stat is not None and raw.proc_stat is not None:
+                busy = busy_ratio_between(last.proc_stat, raw.proc_stat)
+            if last.node_pressure_usec is not None and raw.node_pressure_usec is not None:
+                waited = (raw.node_pressure_usec - last.node_pressure_usec) / 1e6 / elapsed
+                pressure = min(1.0, waited) if waited >= 0 else None
+        if raw.run_queue is not None:
+            queue = run_queue_between(last.run_queue if last else None, raw.run_queue, elapsed or 0.0, raw.cpus)
+        return contention(
+            {name: seen for name, seen in classes.items() if seen.pods > 0},
+            cpus=raw.cpus,
+            busy_ratio=busy,
+            node_pressure_ratio=pressure,
+            run_queue=queue,
+            run_queue_source=raw.run_queue.source if raw.run_queue else None,
+            pressure_limit=self.pressure_limit,
+            run_queue_limit=self.run_queue_limit,
+        )
+
+
+def _skip(reading: GroupReading, without_controller: frozenset[str]) -> str | None:
+    if reading.weight is None:
+        parent = reading.group.rpartition("/")[0]
+        return "no_cpu_controller" if parent in without_controller else "no_weight"
+    if reading.weight == 0 or reading.idle:
+        return "idle"
+    return None

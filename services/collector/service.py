@@ -1,0 +1,187 @@
+"""Wiring of the collector: a tick makes a cycle and its first state, the rewarder's request its second."""
+
+import asyncio
+import math
+import os
+
+from runtime.errors import ConfigError
+from runtime.host_roots import find_roots
+from runtime.lifecycle import Context
+from schemas.features import features_schema
+from schemas.messages import Actuation, CollectRequest, Mode, Phase, Previous, State
+from services.collector.config import CollectorConfig
+from services.collector.core.features import features
+from services.collector.core.latency import LatencyWindows
+from services.collector.core.view import Raw, Seen, View
+from services.collector.core.workload import classify
+from services.collector.metrics import CollectorMetrics
+from services.collector.sources.kernel import Kernel
+from services.collector.sources.scrape import Scraper
+from services.collector.sources.workloads import StaticFile, WorkloadSource
+
+
+class CollectorService:
+    """Numbers the cycles of this run and looks twice in each."""
+
+    paces_itself = True
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._config = config = context.config.section("collector", CollectorConfig)
+        self._shared = shared = context.shared
+        self._metrics = CollectorMetrics(context.metrics.registry)
+        self._roots = roots = find_roots(context.config.host)
+        pods_root = os.path.join(roots.cgroup_root, roots.pods_root)
+        if config.workloads is None:
+            raise ConfigError("collector.workloads: is not set; name the YAML file that lists this node's workloads")
+        self._source: WorkloadSource = StaticFile(config.workloads, pods_root)
+        self._kernel = Kernel(roots.cgroup_root, roots.pods_root, roots.proc_root)
+        self._scraper = Scraper(
+            timeout_seconds=config.scrape_timeout_seconds,
+            max_bytes=config.scrape_max_bytes,
+            concurrency=config.scrape_concurrency,
+            metrics=config.latency_metrics,
+        )
+        self._view = View(
+            shared.classes,
+            shared.weights,
+            LatencyWindows(config.min_requests, config.max_window_seconds),
+            config.contended_pressure_ratio,
+            config.contended_run_queue,
+        )
+        self._schema = features_schema(tuple(shared.classes))
+        self._cycle = 0
+        self._answered = 0
+        self._previous: Previous | None = None
+        self._lock = asyncio.Lock()
+        self._notes: tuple[str, ...] = ()
+
+    @property
+    def cycle(self) -> int:
+        """The cycle in progress."""
+        return self._cycle
+
+    @property
+    def mode(self) -> Mode | None:
+        """The collector works alike in every mode."""
+        return None
+
+    async def start(self) -> None:
+        """Takes a first reading, so that the first state has a window, and listens."""
+        if self._roots.read_only is not None:
+            self._context.log.warning("read_only", detail=self._roots.read_only)
+        await self._look(may_grow=False)
+        await self._context.messenger.listen(Actuation, self._on_actuation)
+        await self._context.messenger.listen(CollectRequest, self._on_request)
+
+    async def run(self) -> None:
+        """Ticks on a grid: a late tick is skipped, the grid stays."""
+        clock, tick = self._context.clock, self._shared.loop.tick_seconds
+        start = clock.monotonic()
+        number = 0
+        while True:
+            number += 1
+            wait = start + number * tick - clock.monotonic()
+            if wait < 0:
+                missed = math.ceil(-wait / tick)
+                number += missed
+                self._metrics.missed.inc(missed)
+                wait += missed * tick
+            await clock.sleep(wait)
+            self._context.health.beat(clock.monotonic())
+            self._context.metrics.last_tick.set(clock.now_ns() / 1e9)
+            await self._tick()
+
+    async def stop(self) -> None:
+        """Closes kept connections."""
+        await self._scraper.close()
+
+    async def _tick(self) -> None:
+        async with self._lock:
+            self._cycle += 1
+            self._metrics.cycles.inc()
+            seen = await self._look(may_grow=True)
+            await self._publish("before", self._cycle, seen)
+
+    async def _on_request(self, request: CollectRequest) -> None:
+        async with self._lock:
+            if request.boot != self._context.boot or request.cycle != self._cycle or request.cycle == self._answered:
+                self._context.messenger.drop(request, "stale")
+                return
+            self._answered = request.cycle
+            seen = await self._look(may_grow=False)
+            await self._publish("after", request.cycle, seen)
+
+    async def _on_actuation(self, actuation: Actuation) -> None:
+        if actuation.boot == self._context.boot:
+            self._previous = Previous(
+                cycle=actuation.cycle, outcome=actuation.outcome, arm=actuation.arm, weights=actuation.weights
+            )
+
+    async def _look(self, *, may_grow: bool) -> Seen:
+        """Steps 1-4 up to the message: discovers, classifies, collects, and makes the differences."""
+        step = self._context.metrics.step
+        with step.labels("discover").time():
+            workloads = self._source.workloads()
+        with step.labels("classify").time():
+            labels, specs = self._config.class_labels, self._shared.classes
+            classified = [(workload, classify(workload.labels, labels, specs)) for workload in workloads]
+        with step.labels("collect").time(), self._metrics.collect.labels("metrics").time():
+            pages, errors = await self._scraper.scrape(workloads)
+        with self._metrics.collect.labels("kernel").time():
+            sweep = self._kernel.sweep(workload.group for workload in workloads)
+        for word in errors.values():
+            self._metrics.scrape_errors.labels(word.split(":", 1)[0]).inc()
+        trouble = self._source.trouble()
+        names = {workload.uid: workload.name for workload in workloads}
+        self._notes = tuple(
+            [f"{names[uid]}: {word}"[:200] for uid, word in sorted(errors.items())][:16] + ([trouble] if trouble else [])
+        )
+        cpus = sweep.proc_stat.cpus if sweep.proc_stat is not None else os.cpu_count() or 1
+        with step.labels("build").time():
+            return self._view.advance(
+                Raw(
+                    at=self._context.clock.monotonic(),
+                    workloads=classified,
+                    groups=sweep.groups,
+                    without_controller=sweep.without_controller,
+                    pages=pages,
+                    run_queue=sweep.run_queue,
+                    proc_stat=sweep.proc_stat,
+                    node_pressure_usec=sweep.node_pressure_usec,
+                    cpus=cpus,
+                ),
+                may_grow=may_grow,
+            )
+
+    async def _publish(self, phase: Phase, cycle: int, seen: Seen) -> None:
+        self._show(seen)
+        await self._context.messenger.send(
+            State(
+                node=self._shared.node,
+                boot=self._context.boot,
+                cycle=cycle,
+                at=self._context.clock.now_ns(),
+                phase=phase,
+                window_seconds=seen.window_seconds,
+                classes=seen.classes,
+                pods=seen.pods,
+                contention=seen.contention,
+                features=features(seen.classes, seen.contention, self._previous, self._shared.classes),
+                features_schema=self._schema,
+                previous=self._previous,
+                writable=self._roots.read_only is None,
+                notes=self._notes,
+            )
+        )
+
+    def _show(self, seen: Seen) -> None:
+        self._metrics.contended.set(1 if seen.contention.contended else 0)
+        for name, state in seen.classes.items():
+            self._metrics.pods.labels(name).set(state.pods)
+            for gauge, value in (
+                (self._metrics.p99, state.latency.p99_seconds),
+                (self._metrics.share, state.share),
+                (self._metrics.weight, state.weight),
+            ):
+                gauge.labels(name).set(math.nan if value is None else value)

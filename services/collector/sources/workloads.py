@@ -1,0 +1,110 @@
+"""Where workloads come from: a protocol, and a static file. (Kubernetes is another implementation.)"""
+
+import os
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hostfs.cgroup import check_group
+from runtime.config import read_file
+from runtime.errors import ConfigError
+from services.collector.core.workload import Workload
+
+
+class WorkloadSource(Protocol):
+    """Says which pods are on this node now."""
+
+    def workloads(self) -> tuple[Workload, ...]:
+        """All pods, each once. Never raises: what cannot be read leaves the last good view."""
+        ...
+
+    def trouble(self) -> str | None:
+        """Why the view is not the newest, or None."""
+        ...
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    uid: str
+    group: str
+    name: str | None = None
+    labels: dict[str, str] = {}
+    metrics_url: str | None = None
+    latency_metric: str | None = None
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    workloads: tuple[_Entry, ...] = ()
+
+
+class StaticFile:
+    """A YAML file. Read at start, where an error ends the process, and again when it changes, where it does not."""
+
+    def __init__(self, path: str, pods_root: str) -> None:
+        self._path = path
+        self._pods_root = pods_root
+        self._stamp = self._stat()
+        self._view = read_workloads(path, pods_root)
+        self._trouble: str | None = None
+
+    def workloads(self) -> tuple[Workload, ...]:
+        """The file's workloads, read again if it changed."""
+        stamp = self._stat()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._view, self._trouble = read_workloads(self._path, self._pods_root), None
+            except ConfigError as error:
+                self._trouble = str(error)
+        return self._view
+
+    def trouble(self) -> str | None:
+        """What was wrong with the newest version of the file."""
+        return self._trouble
+
+    def _stat(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
+    """The workloads in a file; `pods_root` is the folder that no group may leave. Raises ConfigError."""
+    tree = read_file(path)
+    try:
+        entries = msgspec.convert(tree, _File).workloads
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}; see docs/operations.md for the format") from error
+    found: list[Workload] = []
+    for index, entry in enumerate(entries):
+        where = f"{path}: workloads[{index}]"
+        _check_group(where, entry.group, pods_root)
+        if not entry.uid:
+            raise ConfigError(f"{where}.uid: is empty; every pod needs one")
+        if entry.metrics_url is not None and urlsplit(entry.metrics_url).scheme not in ("http", "https"):
+            raise ConfigError(f"{where}.metrics_url: {entry.metrics_url!r} is not an http(s) URL")
+        if any(other.uid == entry.uid or other.group == entry.group for other in found):
+            raise ConfigError(f"{where}: uid {entry.uid!r} or group {entry.group!r} is listed twice; drop one")
+        found.append(
+            Workload(
+                uid=entry.uid,
+                name=entry.name or entry.uid,
+                group=entry.group,
+                labels=entry.labels,
+                metrics_url=entry.metrics_url,
+                latency_metric=entry.latency_metric,
+            )
+        )
+    return tuple(found)
+
+
+def _check_group(where: str, group: str, pods_root: str) -> None:
+    try:
+        check_group(group)
+    except ValueError as error:
+        raise ConfigError(f"{where}.group: {error}; write a path below the pods root {pods_root}") from error
+    path = os.path.join(os.path.realpath(pods_root), group)
+    if os.path.realpath(path) != path:
+        raise ConfigError(f"{where}.group: {group!r} leads out of the pods root {pods_root} through a link")

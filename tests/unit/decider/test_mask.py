@@ -1,0 +1,169 @@
+"""Which arms may be offered, and why the others may not."""
+
+import pytest
+
+from schemas.messages import ClassState, Latency
+from schemas.settings import DEFAULT_CLASSES, ClassSettings, Shared, WeightSettings
+from services.decider.core.arms import build_arms
+from services.decider.core.mask import is_violated, mask
+from services.decider.core.policy import HOLD, Arm
+
+LIMITS = WeightSettings()
+ARMS = build_arms(Shared(), {})
+LC, D, B = "latency-critical", "default", "batch"
+FINE = ClassState(pods=1, latency=Latency(over_ratio=0.0, p99_seconds=0.02))
+SLOW = ClassState(pods=1, latency=Latency(over_ratio=0.3))
+CALM = {LC: FINE, D: FINE, B: ClassState(pods=3)}
+
+
+def weights(lc, d, b):
+    return {LC: lc, D: d, B: b}
+
+
+def masked(current, classes=CALM, arms=ARMS, settings=DEFAULT_CLASSES, **more):
+    return mask(arms, current, classes, settings=settings, limits=LIMITS, **more)
+
+
+def allowed(*args, **more):
+    return [arm.name for arm in masked(*args, **more).allowed]
+
+
+def test_all_is_allowed_while_the_weights_are_unknown():
+    result = masked(None)
+    assert [arm.name for arm in result.allowed] == ["hold", *(arm.name for arm in ARMS[:-1])]
+    assert result.reasons == {}
+
+
+def test_from_equal_weights_only_one_half_decade_is_reachable():
+    result = masked(weights(100, 100, 100))
+    assert [arm.name for arm in result.allowed] == ["lc1-d1-b1", "lc3-d3-b1", "lc3-d1-b1", "lc1-d1-b3"]
+    assert result.reasons["lc10-d3-b1"] == "step"
+    assert result.reasons["hold"] == "stay"
+
+
+def test_ratios_count_and_not_the_scale():
+    assert allowed(weights(500, 500, 500)) == allowed(weights(100, 100, 100))
+
+
+def test_hold_stays_and_comes_first_while_no_arm_is_in_force():
+    assert allowed(weights(150, 100, 100))[0] == "hold"
+
+
+def test_step_masks_nothing_where_no_other_arm_is_within_it():
+    arms = (Arm("far", weights(10_000, 100, 100)), Arm("further", weights(10_000, 316, 100)), HOLD)
+    result = masked(weights(100, 100, 2000), arms=arms)
+    assert [arm.name for arm in result.allowed] == ["hold", "far", "further"]
+
+
+def test_arm_in_force_does_not_count_as_reachable_goal():
+    arms = (Arm("here", weights(100, 100, 100)), Arm("far", weights(10_000, 100, 100)), HOLD)
+    assert allowed(weights(100, 100, 100), arms=arms) == ["here", "far"]
+
+
+@pytest.mark.parametrize("changes_left", [0, -1])
+def test_spent_change_budget_leaves_the_arm_in_force(changes_left):
+    result = masked(weights(100, 100, 100), changes_left=changes_left)
+    assert [arm.name for arm in result.allowed] == ["lc1-d1-b1"]
+    assert {reason for name, reason in result.reasons.items() if name != "hold"} == {"rate"}
+
+
+def test_spent_change_budget_leaves_hold_between_arms():
+    assert allowed(weights(150, 100, 100), changes_left=0) == ["hold"]
+
+
+def test_one_change_left_is_enough_to_move():
+    assert "lc3-d1-b1" in allowed(weights(100, 100, 100), changes_left=1)
+
+
+def test_frozen_mode_offers_no_change():
+    result = masked(weights(100, 100, 100), mode="frozen")
+    assert [arm.name for arm in result.allowed] == ["lc1-d1-b1"]
+    assert result.reasons["lc3-d1-b1"] == "frozen"
+
+
+def test_violated_class_is_never_given_a_smaller_share():
+    result = masked(weights(1000, 316, 100), {LC: SLOW, D: FINE, B: ClassState(pods=3)})
+    assert result.reasons["lc3-d1-b1"] == "no_harm"
+    assert result.reasons["lc10-d10-b1"] == "no_harm"
+    assert [arm.name for arm in result.allowed] == ["lc10-d3-b1", "lc32-d10-b1", "lc10-d1-b1", "lc32-d3-b1"]
+
+
+def test_kept_objectives_mask_no_exploration():
+    assert "no_harm" not in masked(weights(1000, 316, 100)).reasons.values()
+
+
+def test_of_two_violated_classes_both_are_spared_while_a_way_remains():
+    result = masked(weights(316, 100, 1000 // 3), {LC: SLOW, D: SLOW, B: ClassState(pods=3)})
+    for arm in result.allowed[1:]:
+        total = sum(arm.weights.values())
+        assert arm.weights[LC] / total > 316 / 749 * 0.99
+        assert arm.weights[D] / total > 100 / 749 * 0.99
+
+
+def test_of_two_violated_classes_the_more_important_wins_where_no_way_suits_both():
+    arms = (Arm("here", weights(1000, 1000, 100)), Arm("lc", weights(1000, 316, 100)), Arm("d", weights(316, 1000, 100)))
+    classes = {LC: SLOW, D: SLOW, B: ClassState(pods=1)}
+    assert allowed(weights(1000, 1000, 100), classes, arms) == ["here", "lc"]
+    swapped = {LC: ClassSettings(objective_p99_seconds=0.1, importance=0.2), **{k: DEFAULT_CLASSES[k] for k in (D, B)}}
+    assert allowed(weights(1000, 1000, 100), classes, arms, settings=swapped) == ["here", "d"]
+
+
+def test_most_important_violated_class_never_yields():
+    arms = (Arm("here", weights(10_000, 100, 100)), Arm("less", weights(3162, 100, 100)))
+    assert allowed(weights(10_000, 100, 100), {LC: SLOW, D: SLOW, B: ClassState(pods=1)}, arms) == ["here"]
+
+
+def test_harm_of_a_clamped_way_counts_and_not_only_of_its_end():
+    arms = (Arm("even", weights(100, 100, 100)), HOLD)
+    current = weights(1000, 100, 5000)  # one step towards even gives 250:100:1250, less for latency-critical than now
+    assert allowed(current, {LC: SLOW, D: FINE, B: ClassState(pods=1)}, arms) == ["hold"]
+
+
+def test_arms_that_differ_only_in_absent_classes_are_one():
+    classes = {LC: FINE, D: FINE, B: ClassState(pods=0)}
+    result = masked({LC: 316, D: 100}, classes)
+    assert result.allowed[0].name == "lc3-d1-b1"
+    assert result.reasons["lc10-d3-b1"] == "same"
+    shares = [arm.weights[LC] / arm.weights[D] for arm in result.allowed]
+    assert len({round(share, 1) for share in shares}) == len(shares)
+
+
+def test_of_several_arms_in_force_the_one_that_fits_the_absent_classes_is_kept():
+    classes = {LC: FINE, D: FINE, B: ClassState(pods=0)}
+    assert masked(weights(1000, 316, 100), classes).allowed[0].name == "lc10-d3-b1"
+
+
+def test_lonely_class_leaves_nothing_to_decide():
+    classes = {LC: SLOW, D: ClassState(), B: ClassState()}
+    assert allowed(weights(1000, 316, 100), classes) == ["lc10-d3-b1"]
+
+
+def test_node_without_pods_leaves_nothing_to_decide():
+    assert allowed(None, {}) == ["hold"]
+
+
+def test_class_that_just_appeared_without_a_weight_masks_nothing_by_it():
+    result = masked({LC: 100, D: 100}, CALM)
+    assert result.allowed[0] is HOLD
+    assert "lc1-d1-b10" in {arm.name for arm in result.allowed}
+
+
+@pytest.mark.parametrize(
+    ("state", "violated"),
+    [
+        (ClassState(pods=1, latency=Latency(over_ratio=0.011)), True),
+        (ClassState(pods=1, latency=Latency(over_ratio=0.01)), False),
+        (ClassState(pods=1, latency=Latency(p99_seconds=0.11)), True),
+        (ClassState(pods=1, latency=Latency(p99_seconds=0.1)), False),
+        (ClassState(pods=1, objective_seconds=0.2, latency=Latency(p99_seconds=0.11)), False),
+        (ClassState(pods=1, latency=Latency(p99_seconds=0.05, saturated=("p99",))), True),
+        (ClassState(pods=1), False),
+        (ClassState(pods=0, latency=Latency(over_ratio=1.0)), False),
+    ],
+)
+def test_latency_class_is_violated_only_when_known_to_be(state, violated):
+    assert is_violated(state, ClassSettings(objective_p99_seconds=0.1)) is violated
+
+
+def test_throughput_class_has_no_objective_to_miss():
+    assert not is_violated(SLOW, ClassSettings(kind="throughput"))

@@ -1,0 +1,162 @@
+"""Pods by cgroup path, and where their tree begins."""
+
+import pytest
+
+from hostfs.cgroup import ROOT_GROUP, CgroupTree
+from hostfs.pods import PodGroup, find_pods_root, parse_pod_group
+
+UID1 = "3f0c7b52-6a3e-4d0b-9a57-0d3c6a1f2e11"
+UID1_ = UID1.replace("-", "_")
+UID2_ = "b7e1d940_22c8_4f6a_8a1b_5c90e3f7a402"
+STATIC = "9d1c0b7a5e3f42688f0e6c2b4a1d7f35"
+C1 = "c1" * 32
+N1 = "0d" * 32
+
+SYSTEMD_POD = f"kubepods-burstable-pod{UID1_}.slice"
+KUBELET_POD = (
+    f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod{UID1_}.slice"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "qos"),
+    [
+        pytest.param(f"/kubepods/pod{UID1}/{C1}", "Guaranteed", id="a"),
+        pytest.param(f"/kubepods.slice/kubepods-pod{UID1_}.slice/cri-containerd-{C1}.scope", "Guaranteed", id="b"),
+        pytest.param(f"/kubepods/burstable/pod{UID1}/{C1}", "Burstable", id="c"),
+        pytest.param(
+            f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{UID1_}.slice/crio-{C1}.scope",
+            "BestEffort",
+            id="d",
+        ),
+    ],
+)
+def test_cg_01_pods_are_found_with_and_without_a_qos_folder(path, qos):
+    assert parse_pod_group(path) == PodGroup(UID1, qos, C1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(f"/{KUBELET_POD}/cri-containerd-{C1}.scope", id="in_the_node"),
+        pytest.param(f"/system.slice/docker-{N1}.scope/{KUBELET_POD}/cri-containerd-{C1}.scope", id="from_the_host"),
+        pytest.param(f"/kubelet/kubepods/burstable/pod{UID1}/{C1}", id="cgroupfs"),
+    ],
+)
+def test_cg_02_a_node_in_a_container_gives_the_pods_container_not_the_nodes(path):
+    assert parse_pod_group(path) == PodGroup(UID1, "Burstable", C1)
+
+
+def test_cg_08_the_colon_form_names_pod_and_container():
+    path = f"/system.slice/containerd.service/{SYSTEMD_POD}:cri-containerd:{C1}"
+    assert parse_pod_group(path) == PodGroup(UID1, "Burstable", C1)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (f"kubepods.slice/kubepods-burstable.slice/{SYSTEMD_POD}", PodGroup(UID1, "Burstable")),
+        (f"kubepods/pod{UID1}", PodGroup(UID1, "Guaranteed")),
+        (f"pod{UID1}", PodGroup(UID1, "Guaranteed")),
+        (f"besteffort/pod{UID1}", PodGroup(UID1, "BestEffort")),
+        (f"kubepods/burstable/pod{STATIC}", PodGroup(STATIC, "Burstable")),
+        (
+            f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{STATIC}.slice",
+            PodGroup(STATIC, "Burstable"),
+        ),
+    ],
+)
+def test_a_pod_level_group_has_no_container(path, expected):
+    assert parse_pod_group(path) == expected
+
+
+def test_a_group_inside_the_container_belongs_to_the_container():
+    path = f"kubepods.slice/kubepods-pod{UID1_}.slice/crio-{C1}.scope/container"
+    assert parse_pod_group(path) == PodGroup(UID1, "Guaranteed", C1)
+
+
+def test_a_monitor_process_is_no_container():
+    path = f"kubepods.slice/kubepods-pod{UID1_}.slice/crio-conmon-{C1}.scope"
+    assert parse_pod_group(path) == PodGroup(UID1, "Guaranteed", None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/",
+        "kubepods",
+        "kubepods.slice/kubepods-burstable.slice",
+        "podruntime.slice",
+        "kubepods/podman",
+        f"/machine.slice/pod{UID1}",
+        f"/system.slice/docker-{N1}.scope",
+        f"/kubepods/pod{UID1_}/{C1}",
+        f"/kubepods.slice/kubepods-pod{UID1}.slice",
+        f"/kubepods.slice/kubepods-guaranteed-pod{UID1_}.slice",
+    ],
+)
+def test_what_is_no_pods_group_is_none(path):
+    assert parse_pod_group(path) is None
+
+
+def tree_of(*paths):
+    """The children function of a tree with these groups and all above them."""
+    groups = {"/".join(path.split("/")[: depth + 1]) for path in paths for depth in range(path.count("/") + 1)}
+
+    def children(group):
+        return sorted(found for found in groups if found.rpartition("/")[0] == group and found != group)
+
+    return children
+
+
+@pytest.mark.parametrize(
+    ("pod", "root"),
+    [
+        (f"kubepods.slice/kubepods-burstable.slice/{SYSTEMD_POD}", "kubepods.slice"),
+        (f"kubepods/burstable/pod{UID1}", "kubepods"),
+        (f"kubepods/pod{UID1}", "kubepods"),
+        (KUBELET_POD, "kubelet.slice/kubelet-kubepods.slice"),
+        (f"kubelet/kubepods/burstable/pod{UID1}", "kubelet/kubepods"),
+        (
+            f"system.slice/docker-{N1}.scope/{KUBELET_POD}",
+            f"system.slice/docker-{N1}.scope/kubelet.slice/kubelet-kubepods.slice",
+        ),
+    ],
+)
+def test_cg_02_the_pods_root_is_discovered(pod, root):
+    assert find_pods_root(ROOT_GROUP, tree_of("init.scope", "system.slice/ssh.service", pod)) == root
+
+
+@pytest.mark.parametrize(
+    "pod", [f"kubepods-pod{UID2_}.slice", f"kubepods-besteffort.slice/kubepods-besteffort-pod{UID2_}.slice"]
+)
+def test_cg_02_an_empty_root_left_by_another_driver_is_passed_over(pod):
+    children = tree_of("kubepods/burstable", "kubepods/besteffort", f"kubepods.slice/{pod}")
+    assert find_pods_root(ROOT_GROUP, children) == "kubepods.slice"
+
+
+def test_cg_02_a_root_without_pods_yet_is_still_the_root():
+    assert (
+        find_pods_root(ROOT_GROUP, tree_of("system.slice", "kubepods.slice/kubepods-burstable.slice"))
+        == "kubepods.slice"
+    )
+
+
+def test_cg_02_without_a_pods_root_there_is_none():
+    assert find_pods_root(ROOT_GROUP, tree_of("system.slice/a", "user.slice", "notkubepods", "kubepods-x")) is None
+
+
+def test_cg_02_the_search_starts_where_it_is_told():
+    children = tree_of(f"kubepods/pod{UID1}", f"node/kubepods/pod{UID1}")
+    assert find_pods_root("node", children) == "node/kubepods"
+
+
+def test_cg_02_the_search_is_bounded_in_depth():
+    assert find_pods_root(ROOT_GROUP, tree_of(f"a/b/c/d/kubepods/pod{UID1}")) is None
+
+
+def test_cg_02_the_pods_root_is_found_in_a_real_folder(tmp_path):
+    (tmp_path / KUBELET_POD).mkdir(parents=True)
+    (tmp_path / "system.slice").mkdir()
+    assert find_pods_root(ROOT_GROUP, CgroupTree(str(tmp_path)).children) == "kubelet.slice/kubelet-kubepods.slice"

@@ -1,0 +1,65 @@
+import random
+import statistics
+
+import pytest
+
+from lab.workloads.cpu_work import KeyStretching, jitter_factor, stretch_key, units_per_cpu_second
+
+
+class CpuClock:
+    """CPU time that only `work` moves, by 2 ms per unit."""
+
+    def __init__(self):
+        self.now = 5.0
+        self.portions = []
+
+    def work(self, units):
+        self.portions.append(units)
+        self.now += units * 0.002
+
+    def __call__(self):
+        return self.now
+
+
+def test_calibration_measures_cpu_time_and_grows_the_portion_until_it_is_long_enough():
+    clock = CpuClock()
+    assert units_per_cpu_second(clock.work, min_cpu_seconds=0.1, cpu_clock=clock) == pytest.approx(500)
+    assert clock.portions == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_work_is_proportional_to_the_cpu_time_that_was_asked_for(monkeypatch):
+    spent = []
+    monkeypatch.setattr("lab.workloads.cpu_work.units_per_cpu_second", lambda work: 1_000_000)
+    monkeypatch.setattr("lab.workloads.cpu_work.stretch_key", spent.append)
+    KeyStretching().spend(0.05)
+    assert sum(spent) == 50_000
+    assert max(spent) == 20_000  # slices of 20 ms
+
+
+def test_a_stopped_worker_does_no_further_slice(monkeypatch):
+    spent = []
+    monkeypatch.setattr("lab.workloads.cpu_work.units_per_cpu_second", lambda work: 1_000_000)
+    stretching = KeyStretching()
+
+    def stretch(iterations):
+        spent.append(iterations)
+        stretching.stop()
+
+    monkeypatch.setattr("lab.workloads.cpu_work.stretch_key", stretch)
+    stretching.spend(60)
+    assert spent == [20_000]
+
+
+def test_the_work_depends_on_its_size():
+    assert stretch_key(10) == stretch_key(10) != stretch_key(11)
+
+
+def test_jitter_has_mean_one_is_seeded_and_bounded():
+    factors = [jitter_factor(random.Random(4), 0.5)] + [jitter_factor(rng, 0.5) for rng in [random.Random(4)] * 20_000]
+    assert factors[0] == factors[1]
+    assert statistics.mean(factors) == pytest.approx(1.0, rel=0.02)
+    assert max(jitter_factor(rng, 2.0) for rng in [random.Random(1)] * 20_000) == 20.0
+
+
+def test_no_jitter_is_exactly_one():
+    assert jitter_factor(random.Random(1), 0.0) == 1.0
