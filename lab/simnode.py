@@ -8,6 +8,7 @@ The first line on stdout names the directories, the pods and their metrics pages
 import argparse
 import asyncio
 import os
+import stat
 import sys
 import time
 import uuid
@@ -30,6 +31,8 @@ STEP_SECONDS: Final = 0.05
 
 MAX_CATCH_UP_SECONDS: Final = 1.0
 """Most time made up for at once. After a longer stall the rest never happened, as on a machine that was suspended."""
+
+STDIN_FD: Final = 0
 
 GRACE_SECONDS: Final = 0.2
 """For a scrape in hand at the end."""
@@ -76,13 +79,20 @@ async def obey_lines(node: SimulatedNode, commands: asyncio.StreamReader, stop: 
         stop.set()
 
 
-async def open_stdin() -> asyncio.StreamReader:
-    """Stdin as a stream. Raises WorkloadError where it is a file or a null device and could never be waited for."""
-    reader = asyncio.StreamReader()
+def check_stdin(fd: int) -> None:
+    """Raises WorkloadError where stdin is closed, a file or a null device: nobody could be waited for there."""
     try:
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    except (OSError, ValueError) as error:
-        raise WorkloadError("stdin must be a pipe or a terminal: the node ends when it closes") from error
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        mode = 0
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (mode and os.isatty(fd))):
+        raise WorkloadError("stdin must be a pipe or a terminal: the node ends when it closes")
+
+
+async def open_stdin() -> asyncio.StreamReader:
+    """Stdin as a stream of at most 64 KiB a line."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     return reader
 
 
@@ -148,6 +158,7 @@ def main() -> int:
     flags = parser.parse_args()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
     try:
+        check_stdin(STDIN_FD)
         scenario = load_scenario(flags.scenario) if flags.scenario is not None else default_scenario()
         node = make_node(scenario, flags.dir, flags.record_dir)
     except (TrimtabError, WorkloadError) as error:

@@ -8,7 +8,7 @@ A scenario is YAML or JSON:
     pods:
       - uid: 11111111-1111-4111-8111-111111111111
         name: api
-        labels: {trimtab.dev/class: latency-critical}
+        labels: {trimtab.dev/workload-class: latency-critical}
         qos: burstable
         request_millicpu: 250
         workload: {kind: service, rate_per_second: 100, work_seconds: 0.006, workers: 4}
@@ -31,7 +31,7 @@ from lab.simulator import Batch, Group, Idle, Service, Workload
 from runtime.errors import ConfigError
 
 PODS_ROOT: Final = "kubepods"
-CLASS_LABEL: Final = "trimtab.dev/class"
+CLASS_LABEL: Final = "trimtab.dev/workload-class"
 
 Name: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 Uid: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]

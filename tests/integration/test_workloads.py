@@ -21,7 +21,8 @@ PATIENCE_SECONDS = 30
 
 @contextlib.asynccontextmanager
 async def workload(name, *flags):
-    """A started workload and its readiness line; it is killed at the end whatever happens."""
+    """A started workload and its readiness line; it and its children are killed at the end whatever happens."""
+    children = []
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -35,11 +36,18 @@ async def workload(name, *flags):
         async with asyncio.timeout(PATIENCE_SECONDS):
             line = await process.stdout.readline()
         assert line, await process.stderr.read()
-        yield process, json.loads(line)
+        ready = json.loads(line)
+        children = [os.pidfd_open(pid) for pid in ready.get("children", ())]
+        yield process, ready
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.communicate()
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(child, signal.SIGKILL)
+            os.close(child)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await process.communicate()
 
 
 async def outcome(process):

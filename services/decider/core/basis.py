@@ -63,8 +63,8 @@ class Basis:
     def places(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
         """One row per arm, one column per axis, in decades above the base.
 
-        `hold` lies where the weights are now, by the features `<class>.weight_log`. A class that is absent by `<class>.present` lies at the centre, since its weight
-        does nothing.
+        `hold` lies where the weights are now, by the features `<class>.weight_log`. A class that is absent by
+        `<class>.present` lies at the centre, since its weight does nothing.
         """
         rows = np.array([self._place(arm, features) for arm in arms])
         absent = [features.get(f"{name}.present", 1.0) <= 0.0 for name in self.axes]

@@ -75,7 +75,7 @@ def mask(
     far = [arm for arm in moves if not _is_within_step(arm, current, limits)]
     if len(far) < len(moves):
         drop("step", far)
-    drop("no_harm", _harmful(moves, current, classes, settings, limits))
+    drop("no_harm", _harmful(moves, current, classes, settings))
     return Masked(allowed=(stay, *moves), reasons=reasons)
 
 
@@ -136,15 +136,13 @@ def _is_within_step(arm: Arm, current: Mapping[str, int], limits: WeightSettings
     return max(factors, default=1.0) <= limits.max_step_ratio * (1.0 + 1e-9)
 
 
-def _next_weights(arm: Arm, current: Mapping[str, int], limits: WeightSettings) -> dict[str, float]:
-    """What this cycle would make of the present classes' weights: the target, no further away than one step."""
-    here, there = canonical(current, limits), canonical(_over(arm.weights, current), limits)
-    step = limits.max_step_ratio
-    return {name: min(max(there[name], here[name] / step), here[name] * step) for name in here}
+def _takes_from(name: str, arm: Arm, current: Mapping[str, int]) -> bool:
+    """True if the class would have a smaller share at the arm's weights.
 
-
-def _takes_from(name: str, arm: Arm, current: Mapping[str, int], limits: WeightSettings) -> bool:
-    then = _next_weights(arm, current, limits)
+    If not, it has none smaller on the way either: along a way that is straight in the logarithms of the weights, as the
+    guard's clamp is, the logarithm of a share is concave.
+    """
+    then = _over(arm.weights, current)
     share_now, share_then = current[name] / sum(current.values()), then[name] / sum(then.values())
     return share_then < share_now * (1.0 - ROUNDING_RATIO)
 
@@ -154,14 +152,13 @@ def _harmful(
     current: Mapping[str, int],
     classes: Mapping[str, ClassState],
     settings: Mapping[str, ClassSettings],
-    limits: WeightSettings,
 ) -> list[Arm]:
     """The arms that would take from a violated class, most important class first (see the module's text)."""
     violated = [name for name in current if is_violated(classes[name], settings[name])]
     violated.sort(key=lambda name: -settings[name].importance)
     harmless = list(arms)
     for rank, name in enumerate(violated):
-        left = [arm for arm in harmless if not _takes_from(name, arm, current, limits)]
+        left = [arm for arm in harmless if not _takes_from(name, arm, current)]
         if left or rank == 0:
             harmless = left
     return [arm for arm in arms if arm not in harmless]

@@ -17,8 +17,8 @@ from services.decider.core.zoo import POLICIES, make_policy
 LEARNING = ("linucb", "river-linucb")
 
 
-def make(name, shared=Shared(), **settings):
-    return make_policy(DeciderConfig(policy=name, **settings), shared)
+def make(name, shared=None, **settings):
+    return make_policy(DeciderConfig(policy=name, **settings), shared or Shared())
 
 
 def teach(policy, features, arms, lessons=40, seed=3):

@@ -1,0 +1,69 @@
+"""`trimtab demo`: the whole loop on this machine in two and a half minutes."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from cli.demo_view import LiveView, closing_table, view_for
+from lab.demo import Demo, DemoOptions, check_options
+from lab.demo_report import Report
+
+
+def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser("demo", help="show the loop on this machine", description=__doc__)
+    parser.add_argument("--duration", type=float, default=150.0, metavar="SECONDS", help="length in all (default: 150)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument("--run-dir", type=Path, metavar="DIR", help="keep everything of the run there")
+    parser.add_argument("--port", type=int, default=0, help="port of the NATS server (default: any free one)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of load and policy (default: 1)")
+    parser.add_argument("--tick", type=float, default=2.0, metavar="SECONDS", help="seconds a cycle (default: 2)")
+    parser.add_argument("--simulate", action="store_true", help="use the simulated node even where cgroups are real")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting of the services")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the demo; prints the closing table on stdout."""
+    run_dir = (args.run_dir or Path(tempfile.mkdtemp(prefix="trimtab-demo-"))).absolute()
+    options = DemoOptions(
+        duration_seconds=args.duration,
+        run_dir=run_dir,
+        port=args.port,
+        seed=args.seed,
+        tick_seconds=args.tick,
+        force_simulation=args.simulate,
+        set_flags=tuple(part for assignment in args.set for part in ("--set", assignment)),
+    )
+    check_options(options)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    view = view_for(sys.stderr.isatty())
+    try:
+        report = asyncio.run(_run(Demo(options, view)))
+    finally:
+        if isinstance(view, LiveView):
+            view.close()
+    if report is None:
+        print("trimtab demo: interrupted; the weights and the machine are as they were", file=sys.stderr)
+        return 130
+    if args.json is not None:
+        args.json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    print(closing_table(report))
+    return 0 if report.restored else 1
+
+
+async def _run(demo: Demo) -> Report | None:
+    """The report, or None if a signal ended it."""
+    task = asyncio.ensure_future(demo.run())
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(signum, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        return await task
+    return None

@@ -1,0 +1,153 @@
+"""How the demo is shown: a live table on a terminal, plain lines elsewhere, and the closing table."""
+
+import sys
+import time
+from collections import deque
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cli.story import line_of
+from lab.demo import Watcher
+from lab.demo_report import BatchFigures, LatencyFigures, PhaseFigures, Report
+from schemas.messages import AnyMessage, Reward, State
+
+_TITLES = {
+    "solo": "solo: the API and the monitor alone",
+    "baseline": "baseline: batch joins, weights from requests (4000m : 250m = 16 : 1), nobody steers",
+    "learning": "controlled: mode active, the loop finds its way",
+    "controlled": "controlled: measured",
+}
+
+
+class PlainView(Watcher):
+    """Lines on stderr, one a cycle."""
+
+    def say(self, line: str) -> None:
+        """A line of talk."""
+        print(f"trimtab demo: {line}", file=sys.stderr, flush=True)
+
+    def phase(self, name: str, seconds: float) -> None:
+        """A phase begins."""
+        print(f"--- {_TITLES[name]} ({seconds:.0f} s)", file=sys.stderr, flush=True)
+
+    def message(self, message: AnyMessage) -> None:
+        """States before a decision, changes, and rewards."""
+        if isinstance(message, State) and message.phase == "before":
+            print(line_of(message), file=sys.stderr, flush=True)
+        elif message.__struct_config__.tag in ("actuation", "command") or isinstance(message, Reward):
+            print(line_of(message), file=sys.stderr, flush=True)
+
+
+class LiveView(Watcher):
+    """A table that is redrawn in place, on stderr."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+        self._state: State | None = None
+        self._lines: deque[str] = deque(maxlen=12)
+        self._phase = ("", 0.0, 0.0)
+        self._live.start()
+
+    def say(self, line: str) -> None:
+        """A line of talk, above the table."""
+        self._live.console.print(f"trimtab demo: {line}", highlight=False, markup=False)
+
+    def phase(self, name: str, seconds: float) -> None:
+        """A phase begins."""
+        self._phase = (name, time.monotonic(), seconds)
+        self._draw()
+
+    def message(self, message: AnyMessage) -> None:
+        """Every message is a line; a state also fills the table."""
+        if isinstance(message, State):
+            self._state = message
+        self._lines.append(line_of(message))
+        self._draw()
+
+    def close(self) -> None:
+        """Leaves the terminal as it was."""
+        self._live.stop()
+
+    def _draw(self) -> None:
+        name, started, seconds = self._phase
+        spent = time.monotonic() - started
+        head = Text(f"{_TITLES.get(name, 'starting')}  {spent:.0f} of {seconds:.0f} s", style="bold")
+        table = Table("class", "P99", "over objective", "CPU", "share by weight", "weight", "waited", expand=True)
+        for cls, seen in (self._state.classes if self._state else {}).items():
+            latency = seen.latency
+            table.add_row(
+                cls,
+                _milliseconds(latency.p99_seconds, saturated="p99" in latency.saturated),
+                _percent(latency.over_ratio),
+                "" if seen.cpu_cores is None else f"{seen.cpu_cores:.2f} cores",
+                _percent(seen.share),
+                "" if seen.weight is None else str(seen.weight),
+                _percent(seen.pressure_ratio),
+            )
+        width = self._console.width
+        story = Text("\n".join(line[: width - 1] for line in self._lines), style="dim")
+        self._live.update(Group(head, table, story))
+
+
+def view_for(stream_is_terminal: bool) -> PlainView | LiveView:  # noqa: FBT001 - one argument, named by the caller
+    """The view that fits where it is shown."""
+    return LiveView() if stream_is_terminal else PlainView()
+
+
+def closing_table(report: Report) -> str:
+    """The table that the demo ends with, as plain text."""
+    rows = [
+        ("", "P50", "P95", "P99", "requests", "over objective", "batch work/s"),
+        *(_row(name, report.phases[name]) for name in ("solo", "baseline") if name in report.phases),
+    ]
+    if report.learning:
+        rows.append(_row("learning", report.learning))
+    if "controlled" in report.phases:
+        rows.append(_row("controlled", report.phases["controlled"]))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) if not index else cell.rjust(width) for index, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        for row in rows
+    ]
+    counts = report.counts
+    lines.append("")
+    lines.append(
+        f"{report.cycles} cycles on {'real cgroups' if report.backend == 'cgroup' else 'a SIMULATED node'}, "
+        f"{report.cpus} CPU{'s' if report.cpus != 1 else ''}: "
+        f"{counts['applied']} applied, {counts['held']} held, {counts['refused']} refused, {counts['late']} late, "
+        f"{counts['rolled_back']} rolled back, {counts['censored']} not learned from"
+    )
+    lines.append("every weight is what it was" if report.restored else "NOT every weight is what it was: see the logs")
+    lines.append(f"the bus, message by message: {report.recording}")
+    return "\n".join(lines)
+
+
+def _row(name: str, figures: PhaseFigures) -> tuple[str, ...]:
+    api, batch = figures["latency-critical"], figures["batch"]
+    assert isinstance(api, LatencyFigures)
+    assert isinstance(batch, BatchFigures)
+    return (
+        f"API, {name}",
+        _ms(api.p50_ms),
+        _ms(api.p95_ms),
+        _ms(api.p99_ms),
+        str(api.requests),
+        _percent(api.violation_ratio),
+        f"{batch.work_per_second:.0f}",
+    )
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f} ms"
+
+
+def _milliseconds(seconds: float | None, *, saturated: bool) -> str:
+    return "" if seconds is None else f"{'>' if saturated else ''}{seconds * 1000:,.0f} ms"
+
+
+def _percent(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio * 100:.1f} %"

@@ -1,0 +1,131 @@
+"""`trimtab doctor`: what this machine can do, each with the remedy where it cannot."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from hostfs.cgroup import ROOT_GROUP, CgroupTree
+from hostfs.mounts import detect
+from hostfs.pods import find_pods_root
+from hostfs.pressure import Pressure, read_pressure
+from hostfs.run_queue import RunQueueReader
+from lab.cgroup_sandbox import SandboxUnavailable, open_sandbox
+from runtime.errors import TrimtabError
+from runtime.nats_bus import connect
+from runtime.nats_server import find_binary
+from runtime.settings import BusSettings
+
+Status = Literal["ok", "note", "bad"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at. `bad` stops the agent from steering, a `note` only makes it see less."""
+
+    name: str
+    status: Status
+    found: str
+    remedy: str | None = None
+
+
+def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser("doctor", help="what this machine can do", description=__doc__)
+    parser.add_argument("--nats-url", default=BusSettings().url, help="NATS server (default: %(default)s)")
+    parser.add_argument("--proc-root", default="/proc", help="proc mount (default: /proc)")
+    parser.add_argument("-o", "--output", choices=["table", "json", "jsonl"], default="table")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints all checks; 1 if any is bad."""
+    checks = examine(args.proc_root, args.nats_url)
+    if args.output == "json":
+        print(json.dumps([asdict(check) for check in checks], indent=2))
+    elif args.output == "jsonl":
+        for check in checks:
+            print(json.dumps(asdict(check)))
+    else:
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            print(f"{check.status:<4}  {check.name.ljust(width)}  {check.found}")
+            if check.remedy and check.status != "ok":
+                print(f"      {' ' * width}  -> {check.remedy}")
+    bad = sum(check.status == "bad" for check in checks)
+    if bad:
+        print(f"trimtab doctor: {bad} of {len(checks)} stand in the way of steering", file=sys.stderr)
+    return 1 if bad else 0
+
+
+def examine(proc_root: str, nats_url: str) -> list[Check]:
+    """All checks. Nothing is changed for longer than a probe group exists."""
+    return [
+        *_cgroup(proc_root),
+        _pressure(proc_root),
+        _run_queue(proc_root),
+        _server_binary(),
+        asyncio.run(_bus(nats_url)),
+    ]
+
+
+def _cgroup(proc_root: str) -> list[Check]:
+    host = detect(proc_root)
+    if host.root is None:
+        return [Check("cgroup", "bad", host.reason or "no cgroup v2", host.remedy)]
+    checks = [Check("cgroup", "ok", f"v2 at {host.root} ({host.layout}), cpu controller on {host.cpu_on}")]
+    if host.read_only:
+        checks.append(Check("writable", "bad", host.reason or "read-only", host.remedy))
+    else:
+        try:
+            sandbox = open_sandbox(host)
+        except SandboxUnavailable as error:
+            checks.append(Check("writable", "bad", error.reason, error.remedy))
+        else:
+            left = sandbox.remove()
+            found = f"cpu.weight can be written below {sandbox.base}"
+            checks.append(Check("writable", "note" if left else "ok", found, f"remove {left}" if left else None))
+    tree = CgroupTree(host.root)
+    pods_root = find_pods_root(ROOT_GROUP, tree.children)
+    if pods_root is None:
+        remedy = "start the kubelet, or set host.pods_root; `trimtab demo` brings pods of its own"
+        checks.append(Check("pods root", "note", f"no kubepods group below {host.root}", remedy))
+    else:
+        writable = os.access(os.path.join(host.root, pods_root), os.W_OK)
+        checks.append(Check("pods root", "ok", f"{pods_root}{'' if writable else ' (not writable by this user)'}"))
+    return checks
+
+
+def _pressure(proc_root: str) -> Check:
+    found = read_pressure(f"{proc_root}/pressure/cpu")
+    if isinstance(found, Pressure):
+        return Check("pressure", "ok", f"PSI is on (some avg10 {found.some.avg10:.1f} %)")
+    return Check("pressure", "note", f"no PSI: {found.reason}; contention is told from the run queue", found.remedy)
+
+
+def _run_queue(proc_root: str) -> Check:
+    sample = RunQueueReader(proc_root).sample()
+    if sample is None:
+        return Check("run queue", "note", "cannot be read", f"mount proc at {proc_root}")
+    better = "a kernel with CONFIG_SCHEDSTATS gives a mean instead" if sample.source in ("loadavg", "stat") else None
+    return Check("run queue", "ok" if better is None else "note", f"from {sample.source}", better)
+
+
+def _server_binary() -> Check:
+    try:
+        return Check("nats-server", "ok", find_binary())
+    except TrimtabError as error:
+        return Check("nats-server", "note", "none for `up --embedded` and `demo`", str(error))
+
+
+async def _bus(url: str) -> Check:
+    settings = BusSettings(url=url, connect_timeout_seconds=2.0, declare_streams=False)
+    try:
+        bus = await connect(settings, "trimtab-doctor", lambda event, detail: None)
+    except TrimtabError as error:
+        return Check("bus", "note", str(error).split(";", maxsplit=1)[0], "nats-server -js, or `trimtab up --embedded`")
+    await bus.close()
+    return Check("bus", "ok", f"NATS answers at {url}")

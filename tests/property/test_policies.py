@@ -1,0 +1,222 @@
+"""Rules of the decider's core that hold for all inputs: the mask, the floor of exploration, canonical weights."""
+
+import math
+import random
+from typing import NamedTuple
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from schemas.messages import ClassState, Latency
+from schemas.settings import ClassSettings, Shared, WeightSettings
+from services.decider.config import DeciderConfig
+from services.decider.core.arms import build_arms, canonical, distance, nearest_profile
+from services.decider.core.mask import ROUNDING_RATIO, is_violated, mask
+from services.decider.core.policy import HOLD, Arm, choose
+from services.decider.core.snapshot import Identity, Snapshot, decode_snapshot, encode_snapshot
+from services.decider.core.zoo import POLICIES, make_policy
+
+LIMITS = WeightSettings()
+NAMES = ("latency-critical", "default", "batch")
+GRID = build_arms(Shared(), {})
+SLACK = 1.0 - 2.0 * ROUNDING_RATIO
+
+weight = st.integers(100, 10_000)
+profile = st.fixed_dictionaries(dict.fromkeys(NAMES, weight)).map(lambda weights: canonical(weights, LIMITS))
+some_arms = st.one_of(
+    st.just(GRID),
+    st.lists(profile, max_size=8).map(lambda found: (*(Arm(f"p{i}", w) for i, w in enumerate(found)), HOLD)),
+)
+latency = st.builds(
+    Latency,
+    over_ratio=st.none() | st.floats(0.0, 1.0),
+    p99_seconds=st.none() | st.floats(0.001, 10.0),
+    saturated=st.sampled_from([(), ("p99",), ("p95", "p99")]),
+)
+classes = st.dictionaries(st.sampled_from(NAMES), st.builds(ClassState, pods=st.integers(0, 3), latency=latency))
+importance = st.sampled_from([0.1, 0.5, 1.0])
+class_settings = st.fixed_dictionaries(
+    {
+        "latency-critical": st.builds(ClassSettings, objective_p99_seconds=st.just(0.1), importance=importance),
+        "default": st.builds(ClassSettings, objective_p99_seconds=st.just(0.5), importance=importance),
+        "batch": st.just(ClassSettings(kind="throughput")),
+    }
+)
+current = st.none() | st.dictionaries(st.sampled_from(NAMES), weight) | st.sampled_from([a.weights for a in GRID[:-1]])
+
+
+class Case(NamedTuple):
+    arms: tuple
+    current: dict | None
+    states: dict
+    specs: dict
+    left: int | None
+    mode: str
+
+    def masked(self):
+        more = {"settings": self.specs, "limits": LIMITS, "changes_left": self.left, "mode": self.mode}
+        return mask(self.arms, self.current, self.states, **more)
+
+
+modes = st.sampled_from(["shadow", "canary", "active", "frozen"])
+cases = st.builds(Case, some_arms, current, classes, class_settings, st.none() | st.integers(0, 3), modes)
+
+
+def known_present(current, states):
+    return [name for name in NAMES if states.get(name, ClassState()).pods > 0 and name in (current or {})]
+
+
+def over(weights, names):
+    return canonical({name: weights[name] for name in names}, LIMITS)
+
+
+def on_the_way(start, end):
+    """Weights at the end, and at equal parts of the logarithm before it, where a clamp may stop."""
+    return [{name: start[name] * (end[name] / start[name]) ** (part / 8) for name in start} for part in range(9)]
+
+
+@given(case=cases)
+def test_mask_always_leaves_something_and_its_first_arm_changes_nothing(case):
+    result = case.masked()
+    stay = result.allowed[0]
+    if stay.weights is not None:
+        names = known_present(case.current, case.states)
+        assert distance(over(stay.weights, names), over(case.current, names), LIMITS) <= 0.02
+
+
+@given(case=cases)
+def test_mask_gives_each_arm_either_leave_or_a_reason(case):
+    result = case.masked()
+    names = [arm.name for arm in result.allowed]
+    assert len(set(names)) == len(names)
+    assert not set(names) & set(result.reasons)
+    assert set(names) | set(result.reasons) == {arm.name for arm in case.arms}
+    assert set(result.reasons.values()) <= {"stay", "frozen", "rate", "same", "step", "no_harm"}
+
+
+@given(case=cases)
+def test_mask_offers_no_change_without_a_budget_or_when_frozen(case):
+    assume(case.left == 0 or case.mode == "frozen")
+    assert len(case.masked().allowed) == 1
+
+
+@given(case=cases)
+def test_mask_never_lets_the_share_of_the_most_important_violated_class_fall(case):
+    result = case.masked()
+    names = known_present(case.current, case.states)
+    violated = [name for name in case.specs if name in names and is_violated(case.states[name], case.specs[name])]
+    assume(violated)
+    first = max(violated, key=lambda name: case.specs[name].importance)
+    here = over(case.current, names)
+    floor = SLACK * here[first] / sum(here.values())
+    for arm in result.allowed[1:]:
+        for weights in on_the_way(here, over(arm.weights, names)):
+            assert weights[first] / sum(weights.values()) >= floor
+
+
+@given(case=cases)
+def test_mask_takes_from_a_less_important_violated_class_only_if_every_allowed_move_does(case):
+    result = case.masked()
+    names = known_present(case.current, case.states)
+    for name in names:
+        if is_violated(case.states[name], case.specs[name]):
+            floor = (1.0 - ROUNDING_RATIO) * case.current[name] / sum(case.current[other] for other in names)
+            ends = [{other: arm.weights[other] for other in names} for arm in result.allowed[1:]]
+            takes = [end[name] / sum(end.values()) < floor for end in ends]
+            assert all(takes) or not any(takes)
+
+
+@given(case=cases)
+def test_mask_offers_what_is_beyond_a_step_only_where_nothing_is_within(case):
+    result = case.masked()
+    names = known_present(case.current, case.states)
+    here = over(case.current or {}, names)
+    limit = math.log(LIMITS.max_step_ratio) + 1e-6
+    beyond = [arm for arm in result.allowed[1:] if distance(over(arm.weights, names), here, LIMITS) > limit]
+    if beyond:
+        dropped = {name for name, reason in result.reasons.items() if reason == "no_harm"}
+        others = [*result.allowed[1:], *(arm for arm in case.arms if arm.name in dropped)]
+        assert all(distance(over(arm.weights, names), here, LIMITS) > limit for arm in others)
+        assert "step" not in result.reasons.values()
+
+
+@given(
+    scores=st.dictionaries(st.text(min_size=1, max_size=4), st.floats(-5, 5), min_size=1, max_size=15),
+    epsilon=st.floats(0.0, 1.0),
+    seed=st.integers(0, 2**32),
+)
+def test_floor_gives_exact_propensities(scores, epsilon, seed):
+    choice = choose(scores, epsilon, random.Random(seed))
+    assert math.isclose(math.fsum(choice.propensities.values()), 1.0, abs_tol=1e-12)
+    assert min(choice.propensities.values()) >= epsilon / len(scores) * (1.0 - 1e-9)
+    assert choice.propensity == choice.propensities[choice.arm]
+    best = max(scores.values())
+    assert choice.explored or scores[choice.arm] == best
+    if epsilon == 0.0:
+        assert choice.arm == next(name for name, score in scores.items() if score == best)
+
+
+def test_floor_draws_as_often_as_it_says():
+    scores = {"a": 0.1, "b": 0.9, "c": 0.9, "d": 0.0}
+    rng = random.Random(6)
+    drawn = [choose(scores, 0.2, rng) for _ in range(20_000)]
+    for name, propensity in drawn[0].propensities.items():
+        assert math.isclose(sum(c.arm == name for c in drawn) / len(drawn), propensity, abs_tol=0.01)
+    assert drawn[0].propensities == {"a": 0.05, "b": 1.0 - 0.2 + 0.05, "c": 0.05, "d": 0.05}
+    assert math.isclose(sum(c.explored for c in drawn) / len(drawn), 0.15, abs_tol=0.01)
+
+
+@given(weights=st.dictionaries(st.text(min_size=1), st.integers(1, 10_000), min_size=1))
+def test_canonical_weights_are_within_bounds_and_a_fixed_point(weights):
+    once = canonical(weights, LIMITS)
+    assert min(once.values()) == LIMITS.min_weight
+    assert max(once.values()) <= LIMITS.max_weight
+    assert canonical(once, LIMITS) == once
+
+
+@given(weights=profile)
+def test_nearest_profile_has_no_nearer_one(weights):
+    nearest = nearest_profile(weights, GRID, LIMITS)
+    gap = distance(nearest.weights, weights, LIMITS)
+    assert all(gap <= distance(arm.weights, weights, LIMITS) for arm in GRID[:-1])
+
+
+number = st.one_of(st.floats(), st.none(), st.just(1e308), st.floats(-1.0, 1.0))
+feature = st.sampled_from(
+    ["latency-critical.load_log", "default.load_log", "batch.present", "default.weight_log", "default.present"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(POLICIES),
+    lessons=st.lists(
+        st.tuples(st.dictionaries(feature, number), st.sampled_from(GRID), number), min_size=1, max_size=15
+    ),
+    asked=st.dictionaries(feature, number),
+)
+def test_no_number_whatever_breaks_a_policy(name, lessons, asked):
+    policy = make_policy(DeciderConfig(policy=name), Shared())
+    for features, arm, reward in lessons:
+        policy.learn(features, arm, reward)
+    assert policy.updates + policy.rejected.total() == len(lessons)
+    choice = policy.decide(asked, GRID, random.Random(1))
+    assert all(math.isfinite(score) for score in choice.scores.values())
+    policy.load(decode_snapshot(encode_snapshot(policy.save())))
+    asked = {name: value for name, value in asked.items() if value is not None}
+    assert policy.decide(asked, GRID, random.Random(1)) == choice
+
+
+@given(
+    numbers=st.dictionaries(st.text(), st.lists(st.floats(allow_nan=False, allow_infinity=False))),
+    updates=st.integers(0, 2**53),
+)
+def test_snapshot_survives_its_bytes_bit_for_bit(numbers, updates):
+    identity = Identity(policy="p", policy_version=1, features_schema="f1-0", arms=("a",), model="m")
+    snapshot = Snapshot(version=1, identity=identity, updates=updates, numbers=numbers)
+    again = decode_snapshot(encode_snapshot(snapshot))
+    assert again == snapshot
+    for name, values in numbers.items():
+        assert [math.copysign(1.0, value) for value in values] == [
+            math.copysign(1.0, value) for value in again.numbers[name]
+        ]
