@@ -35,9 +35,11 @@ class PlainView(Watcher):
 
     def message(self, message: AnyMessage) -> None:
         """States before a decision, changes, and rewards."""
-        if isinstance(message, State) and message.phase == "before":
-            print(line_of(message), file=sys.stderr, flush=True)
-        elif message.__struct_config__.tag in ("actuation", "command") or isinstance(message, Reward):
+        if (
+            (isinstance(message, State) and message.phase == "before")
+            or message.__struct_config__.tag in ("actuation", "command")
+            or isinstance(message, Reward)
+        ):
             print(line_of(message), file=sys.stderr, flush=True)
 
 
@@ -110,7 +112,10 @@ def closing_table(report: Report) -> str:
         rows.append(_row("controlled", report.phases["controlled"]))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
-        "  ".join(cell.ljust(width) if not index else cell.rjust(width) for index, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        "  ".join(
+            cell.ljust(width) if not index else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
         for row in rows
     ]
     counts = report.counts

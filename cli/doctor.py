@@ -15,7 +15,7 @@ from hostfs.pressure import Pressure, read_pressure
 from hostfs.run_queue import RunQueueReader
 from lab.cgroup_sandbox import SandboxUnavailable, open_sandbox
 from runtime.errors import TrimtabError
-from runtime.nats_bus import connect
+from runtime.nats_bus import connect, ignore_events
 from runtime.nats_server import find_binary
 from runtime.settings import BusSettings
 
@@ -124,7 +124,7 @@ def _server_binary() -> Check:
 async def _bus(url: str) -> Check:
     settings = BusSettings(url=url, connect_timeout_seconds=2.0, declare_streams=False)
     try:
-        bus = await connect(settings, "trimtab-doctor", lambda event, detail: None)
+        bus = await connect(settings, "trimtab-doctor", ignore_events)
     except TrimtabError as error:
         return Check("bus", "note", str(error).split(";", maxsplit=1)[0], "nats-server -js, or `trimtab up --embedded`")
     await bus.close()

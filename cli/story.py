@@ -19,7 +19,7 @@ def line_of(message: AnyMessage) -> str:
     return f"{message.cycle:>6}  {kind_of(message):<9}  {text_of(message)}"
 
 
-def text_of(message: AnyMessage) -> str:
+def text_of(message: AnyMessage) -> str:  # noqa: PLR0911 - one case a kind
     """What the message says, without cycle and kind."""
     match message:
         case State():
@@ -69,7 +69,7 @@ def _written(actuation: Actuation) -> str:
     changed = [write for write in actuation.writes if write.result == "applied"]
     if not changed:
         return ""
-    shown = ", ".join(f"{write.group.rpartition('/')[2][:11]}… {write.before}→{write.after}" for write in changed[:4])
+    shown = ", ".join(f"{write.name or write.group} {write.before}→{write.after}" for write in changed[:4])
     more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""  # noqa: PLR2004 - as many as fit on a line
     return f" {shown}{more}"
 

@@ -14,13 +14,14 @@ from runtime.fleet import Fleet
 from runtime.lifecycle import add_config_flags, overrides_of
 from runtime.logs import set_up
 from runtime.nats_server import EmbeddedServer
+from schemas.settings import Section
 from services.actuator.config import ActuatorConfig
 from services.collector.config import CollectorConfig
 from services.decider.config import DeciderConfig
 from services.guard.config import GuardConfig
 from services.rewarder.config import RewarderConfig
 
-SECTIONS = {
+SECTIONS: dict[str, type[Section]] = {
     "collector": CollectorConfig,
     "decider": DeciderConfig,
     "guard": GuardConfig,
@@ -63,16 +64,13 @@ async def _live(args: argparse.Namespace, run_dir: Path, flags: list[str]) -> No
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     server = EmbeddedServer(run_dir / "nats", args.port) if args.embedded else None
-    config = Path(args.config).absolute() if args.config else None
-    if config is None:
-        config = run_dir / "trimtab.yaml"
-        config.write_text("version: 1\n", encoding="utf-8")
+    config = args.config or _empty_config(run_dir)
     try:
         if server is not None:
             url = await server.start()
             (run_dir / "nats.url").write_text(url + "\n", encoding="utf-8")
             flags += ["--nats-url", url]
-        fleet = Fleet(config, run_dir, flags=tuple(flags))
+        fleet = Fleet(Path(config), run_dir, flags=tuple(flags))
         try:
             await fleet.start()
             print(f"trimtab up: five services run; logs and pids.json in {run_dir}", file=sys.stderr, flush=True)
@@ -82,6 +80,12 @@ async def _live(args: argparse.Namespace, run_dir: Path, flags: list[str]) -> No
     finally:
         if server is not None:
             await server.stop()
+
+
+def _empty_config(run_dir: Path) -> Path:
+    path = run_dir / "trimtab.yaml"
+    path.write_text("version: 1\n", encoding="utf-8")
+    return path
 
 
 async def _until(stop: asyncio.Event, fleet: Fleet, server: EmbeddedServer | None) -> None:

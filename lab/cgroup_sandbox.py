@@ -67,7 +67,8 @@ class CgroupSandbox:
 
     def remove(self) -> list[str]:
         """Ends what still runs in the sandbox, removes every group, undoes what was changed around it; what is left
-        (nothing, unless something outside holds on to it)."""
+        (nothing, unless something outside holds on to it).
+        """
         for _ in range(3):
             _kill_all(self.path)
             if _remove_tree(self.path):
@@ -138,7 +139,8 @@ def _own_group() -> str:
 
 def _claim_cpu(sandbox: CgroupSandbox) -> None:
     """Makes children of the base have `cpu.weight`; remembers how to undo it. A delegated group's own processes must
-    leave it first, since a group with processes cannot hand a controller on."""
+    leave it first, since a group with processes cannot hand a controller on.
+    """
     control = sandbox.base / "cgroup.subtree_control"
     if "cpu" in parse_controllers(control.read_text(encoding="ascii")):
         return

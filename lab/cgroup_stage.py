@@ -70,7 +70,9 @@ class CgroupStage:
         self._sandbox.add("kubepods/burstable", _weight(4350))
         self._sandbox.add("agent", _AGENT_WEIGHT)
         self._sandbox.add("load", _LOAD_WEIGHT)
-        uids = {name: f"0a1e7f52-6c0d-4b8e-9d35-3f1c2b7a9e0{n}" for n, name in enumerate(("api", "batch", "monitor"), 1)}
+        uids = {
+            name: f"0a1e7f52-6c0d-4b8e-9d35-3f1c2b7a9e0{n}" for n, name in enumerate(("api", "batch", "monitor"), 1)
+        }
         groups = {name: f"burstable/pod{uid}" for name, uid in uids.items()}
         for name, millicpu in (("api", 250), ("batch", 4000), ("monitor", 100)):
             self._sandbox.add(f"kubepods/{groups[name]}", _weight(millicpu))
@@ -83,7 +85,9 @@ class CgroupStage:
             str(self.record_of("monitor")),
         )  # fmt: skip
         self.pods = (
-            StagedPod(uids["api"], "api", "latency-critical", groups["api"], _url(api), "http_request_duration_seconds"),
+            StagedPod(
+                uids["api"], "api", "latency-critical", groups["api"], _url(api), "http_request_duration_seconds"
+            ),
             StagedPod(uids["batch"], "batch", "batch", groups["batch"]),
             StagedPod(
                 uids["monitor"], "monitor", "default", groups["monitor"], _url(monitor), "monitor_run_duration_seconds"

@@ -6,6 +6,7 @@ import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,7 @@ from runtime.bus import Handler, Received
 from runtime.config import read_file
 from runtime.errors import ConfigError, TrimtabError
 from runtime.fleet import Fleet
-from runtime.nats_bus import NatsBus, connect
+from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import HOST, EmbeddedServer
 from runtime.settings import BusSettings
 from schemas.codec import DecodeError, decode, encode
@@ -92,7 +93,7 @@ class Demo:
             await stage.open(run_dir)
             originals = stage.weights()
             self._write_config(stage, url)
-            bus = await connect(BusSettings(url=url), "trimtab-demo", lambda event, detail: None)
+            bus = await connect(BusSettings(url=url), "trimtab-demo", ignore_events)
             await bus.subscribe(f"{ROOT}.>", self._listener(recording), limit=10_000)
             await fleet.start()
             pids = fleet.pids()
@@ -160,7 +161,7 @@ class Demo:
             "host": msgspec.to_builtins(stage.host),
             "collector": {
                 "workloads": str(run_dir / "workloads.yaml"),
-                "scrape_timeout_seconds": round(min(1.0, tick * 0.4), 3),
+                "scrape_timeout_seconds": round(min(1.0, tick * 0.2), 3),
                 "max_window_seconds": round(6 * tick, 3),
             },
             "decider": {"seed": self.options.seed},
@@ -193,11 +194,13 @@ class Demo:
         failed = fleet.supervisor.failed
         assert failed is not None
         waiting = asyncio.ensure_future(self._all_ready.wait())
-        done, _ = await asyncio.wait({waiting, failed}, timeout=_READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        waits: set[asyncio.Future[Any]] = {waiting, failed}
+        await asyncio.wait(waits, timeout=_READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        ready = waiting.done()
         waiting.cancel()
-        if failed in done:
+        if failed.done():
             raise TrimtabError(failed.result())
-        if not done:
+        if not ready:
             missing = ", ".join(sorted(set(SERVICES) - self._ready))
             raise TrimtabError(f"not ready after {_READY_SECONDS:g} s: {missing}; see {self.options.run_dir / 'logs'}")
 
@@ -307,4 +310,3 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-

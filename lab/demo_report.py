@@ -24,7 +24,8 @@ class Window:
 @dataclass(frozen=True)
 class Schedule:
     """How the whole length is divided. Each phase begins with a part that is not measured: queues fill or drain, and
-    in the controlled phase the loop finds its way; that part is reported by itself as `learning`."""
+    in the controlled phase the loop finds its way; that part is reported by itself as `learning`.
+    """
 
     solo_seconds: float
     baseline_seconds: float

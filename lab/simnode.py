@@ -152,7 +152,9 @@ def describe(node: SimulatedNode, urls: dict[str, str]) -> dict[str, object]:
 def main() -> int:
     """Parse flags and run. The exit code: 0; 1 if the node cannot go on; those of `runtime.errors` for a bad start."""
     parser = argparse.ArgumentParser(prog="python -m lab.simnode", description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--dir", type=Path, required=True, help="directory that gets cgroup/ and proc/")
+    parser.add_argument(
+        "--dir", type=Path, required=True, help="directory that gets cgroup/ and proc/; best on a tmpfs"
+    )
     parser.add_argument("--scenario", type=Path, help="YAML or JSON file; default: an API starved by a batch pod")
     parser.add_argument("--record-dir", type=Path, help="directory that gets <name>.jsonl of every pod")
     flags = parser.parse_args()

@@ -1,7 +1,8 @@
 """The directory that stands in for a kernel: a cgroup2 tree and a proc tree, and the weights that others write there.
 
 Files that this process rewrites are replaced whole, so that no reader sees half of one; they are staged outside both
-trees, so that no reader sees a stranger among them either. `cpu.weight` belongs to its writers: it is created here,
+trees, so that no reader sees a stranger among them either. That is cheap on a tmpfs; a journalling file system makes a
+disk write of every replacement. `cpu.weight` belongs to its writers: it is created here,
 read, and written again only to undo what a kernel would have refused.
 """
 
@@ -24,6 +25,10 @@ FIRST_PID: Final = 4_194_305
 
 POD_MEMORY_BYTES: Final = 64 * 1024 * 1024
 """`memory.current` of every pod: memory is not simulated."""
+
+
+CONTAINER_SECONDS: Final = 1.0
+"""Time between two updates of the containers' files, which nobody steers by: half of all writes are saved."""
 
 
 @dataclass(slots=True)
@@ -53,7 +58,9 @@ class SimulatedTree:
         self._staging = directory.resolve() / "staging"
         self._shown: dict[Path, str] = {}
         self._weights: dict[str, int] = {}
+        self._suspects: dict[str, str] = {}
         self._containers: dict[str, str] = {}
+        self._containers_shown_at = -CONTAINER_SECONDS
         self._pressure: dict[str, _Pressure] = {}
         self._node_pressure = _Pressure()
         self._loads = Averages(LOAD_HORIZONS_SECONDS)
@@ -72,8 +79,9 @@ class SimulatedTree:
     def changed_weights(self) -> dict[str, int]:
         """The weights by group path that others have written since the last call.
 
-        A weight a kernel would refuse is counted in `refused_weights` and taken back. An empty file is left alone: its
-        writer is between truncating and writing. A missing one is a group that somebody removed.
+        A weight a kernel would refuse is counted in `refused_weights` and taken back if it is still there at the next
+        call; until then, and while the file is empty, its writer may be between two steps of writing in place. A
+        missing file is a group that somebody removed.
         """
         changed: dict[str, int] = {}
         for group, known in self._weights.items():
@@ -83,12 +91,15 @@ class SimulatedTree:
             except OSError:
                 continue
             weight = kernel_files.parse_weight(text)
-            if weight is None:
-                if text.strip():
-                    self.refused_weights += 1
-                    self._replace(path, f"{known}\n")
-            elif weight != known:
-                changed[group] = weight
+            suspect = self._suspects.pop(group, None)
+            if weight is not None:
+                if weight != known:
+                    changed[group] = weight
+            elif text.strip() and text != suspect:
+                self._suspects[group] = text
+            elif text.strip():
+                self.refused_weights += 1
+                self._replace(path, f"{known}\n")
         self._weights.update(changed)
         return changed
 
@@ -96,16 +107,20 @@ class SimulatedTree:
         """Rewrites every file whose text the reading changes."""
         seconds = reading.now_seconds - self._now_seconds
         self._now_seconds = reading.now_seconds
+        are_containers_due = reading.now_seconds - self._containers_shown_at >= CONTAINER_SECONDS
+        if are_containers_due:
+            self._containers_shown_at = reading.now_seconds
         for group, pressure in self._pressure.items():
             totals = reading.groups[group]
             if seconds > 0.0:
                 pressure.add(totals, seconds)
             stat = kernel_files.cpu_stat(usec(totals.usage_seconds))
             stalls = _pressure_text(pressure)
-            for path in (group, self._containers.get(group)):
-                if path is not None:
-                    self._put(self.cgroup_root / path / "cpu.stat", stat)
-                    self._put(self.cgroup_root / path / "cpu.pressure", stalls)
+            self._put(self.cgroup_root / group / "cpu.stat", stat)
+            self._put(self.cgroup_root / group / "cpu.pressure", stalls)
+            if are_containers_due and group in self._containers:
+                self._put(self.cgroup_root / self._containers[group] / "cpu.stat", stat)
+                self._put(self.cgroup_root / self._containers[group] / "cpu.pressure", stalls)
         self._show_node(reading.groups[PODS_ROOT], seconds, reading.runnable)
 
     def _show_node(self, node: GroupReading, seconds: float, runnable: int) -> None:
@@ -192,7 +207,7 @@ class SimulatedTree:
         finally:
             os.close(staged)
         try:
-            os.replace(self._staging / "next", path)  # noqa: PTH105 - Path.replace costs a Path each, 500 times a second
+            os.replace(self._staging / "next", path)
         except FileNotFoundError:
             # Somebody removed the group, as a kubelet does: its files are nobody's any more.
             self._shown.pop(path, None)

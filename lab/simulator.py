@@ -98,7 +98,7 @@ class NodeReading:
     groups: dict[str, GroupReading]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Allocation:
     """Who gets how many cores while the runnable threads are these, and how long that has lasted uncounted."""
 
@@ -134,7 +134,9 @@ class NodeSimulator:
         self._index = {node.path: position for position, node in enumerate(self._nodes)}
         self._totals = [[0.0, 0.0, 0.0, 0.0] for _ in self._nodes]
         self._known: dict[tuple[int, ...], _Allocation] = {}
+        self._uncounted: dict[_Allocation, None] = {}
         self._allocation = self._allocate()
+        self._uncounted[self._allocation] = None
 
     @property
     def now_seconds(self) -> float:
@@ -166,7 +168,6 @@ class NodeSimulator:
         check_weight(weight)
         node = self._nodes[self._index[path]]
         if node.weight != weight:
-            self._count()
             node.weight = weight
             self._known.clear()
             self._reallocate()
@@ -215,6 +216,7 @@ class NodeSimulator:
 
     def _reallocate(self) -> None:
         self._allocation = self._known.get(tuple(self._demands)) or self._allocate()
+        self._uncounted[self._allocation] = None
         for queue, speed in zip(self._queues.values(), self._allocation.speeds, strict=True):
             queue.set_speed(self._now, speed)
 
@@ -230,24 +232,22 @@ class NodeSimulator:
         by_leaf = {node.leaf: cores[position] for position, node in enumerate(self._nodes)}
         speeds = [by_leaf[queue.leaf] / queue.busy if queue.busy else 0.0 for queue in self._queues.values()]
         if len(self._known) >= MAX_KNOWN_ALLOCATIONS:
-            self._count()
             self._known.clear()
         allocation = self._known[tuple(self._demands)] = _Allocation(cores, demands, speeds)
         return allocation
 
     def _count(self) -> None:
-        """Adds the time that allocations have lasted to the groups' totals."""
-        for allocation in self._known.values():
-            seconds = allocation.seconds
-            if seconds > 0.0:
-                allocation.seconds = 0.0
-                for totals, cores, demand in zip(self._totals, allocation.cores, allocation.demands, strict=True):
-                    unmet = demand - cores
-                    totals[0] += cores * seconds
-                    totals[1] += unmet * seconds
-                    some = min(1.0, unmet)
-                    totals[2] += some * seconds
-                    totals[3] += min(some, max(0.0, 1.0 - cores)) * seconds
+        """Adds the time that allocations have lasted since the last call to the groups' totals."""
+        for allocation in self._uncounted:
+            seconds, allocation.seconds = allocation.seconds, 0.0
+            for totals, cores, demand in zip(self._totals, allocation.cores, allocation.demands, strict=True):
+                unmet = demand - cores
+                totals[0] += cores * seconds
+                totals[1] += unmet * seconds
+                some = min(1.0, unmet)
+                totals[2] += some * seconds
+                totals[3] += min(some, max(0.0, 1.0 - cores)) * seconds
+        self._uncounted = {self._allocation: None}
 
 
 def _subtree_demands(nodes: Sequence[_Node], leaf_demands: Sequence[int]) -> list[int]:

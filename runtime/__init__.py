@@ -1,1 +1,1 @@
-"""What all processes share and nothing of the domain: bus, streams, embedded server, config, lifecycle, clock, health."""
+"""What all processes share and nothing of the domain: bus, streams, server, config, lifecycle, clock, health."""

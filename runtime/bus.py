@@ -35,17 +35,20 @@ class Bus(Protocol):
 
     async def publish(self, subject: str, payload: bytes, *, msg_id: str | None = None) -> None:
         """Sends at once or raises BusDown: nothing is kept for a later connection. `msg_id` is for the stream's
-        duplicate window; a duplicate still reaches live subscribers twice."""
+        duplicate window; a duplicate still reaches live subscribers twice.
+        """
         ...
 
     async def subscribe(self, subject: str, handler: Handler, *, limit: int = 256) -> Subscription:
         """Calls `handler` for each message, one at a time; beyond `limit` waiting ones the newest are dropped and
-        counted."""
+        counted.
+        """
         ...
 
     async def consume(self, stream: str, durable: str, subject: str, handler: Handler) -> Subscription:
         """Calls `handler` for each stored message from where this durable consumer stopped; acknowledged when the
-        handler returns, delivered again when it raises."""
+        handler returns, delivered again when it raises.
+        """
         ...
 
     async def last(self, stream: str, subject: str, limit: int) -> list[bytes]:

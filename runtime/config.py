@@ -60,7 +60,7 @@ class _Loader(yaml.SafeLoader):
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> Tree:
     seen: set[object] = set()
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node)  # type: ignore[no-untyped-call]
+        key = loader.construct_object(key_node)
         if key in seen:
             raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
         seen.add(key)
@@ -157,7 +157,11 @@ def _origin(dotted: str, origins: Mapping[str, str]) -> str:
 
 
 def _build(
-    tree: Tree, types: Mapping[str, type[Section]], origins: Mapping[str, str], path: str | None, warnings: tuple[str, ...]
+    tree: Tree,
+    types: Mapping[str, type[Section]],
+    origins: Mapping[str, str],
+    path: str | None,
+    warnings: tuple[str, ...],
 ) -> Config:
     def convert(part: object, kind: type[S], prefix: str) -> S:
         try:
@@ -188,7 +192,7 @@ def _build(
 
 
 def _explain(text: str, prefix: str, kind: type[Section], origins: Mapping[str, str], path: str | None) -> str:
-    """msgspec's words with our path, the origin of the value and, for a mistyped field, the known ones."""
+    """Msgspec's words with our path, the origin of the value and, for a mistyped field, the known ones."""
     what, _, where = text.partition(" - at `")
     inner = where.rstrip("`").removeprefix("$").replace("[...]", ".*").lstrip(".")
     dotted = ".".join(part for part in (prefix, inner) if part)

@@ -1,14 +1,14 @@
 """The one error tree. Every error is one line that says what, where and the way out, and has an exit code.
 
-    TrimtabError              1
-    ├── ConfigError           2   a setting, a file or a flag is wrong
-    ├── BusError              3
-    │   ├── BusUnreachable    3   no server answered in time
-    │   ├── BusDown           3   the connection is down at the moment: nothing is queued for later
-    │   └── NotPersisted      3   a stream did not store what it should have
-    ├── ServerError           4   the embedded nats-server did not start or died
-    ├── PortInUse             5   another process listens there
-    └── HostError             6   this machine cannot do what was asked (cgroups, permissions)
+TrimtabError              1
+├── ConfigError           2   a setting, a file or a flag is wrong
+├── BusError              3
+│   ├── BusUnreachable    3   no server answered in time
+│   ├── BusDown           3   the connection is down at the moment: nothing is queued for later
+│   └── NotPersisted      3   a stream did not store what it should have
+├── ServerError           4   the embedded nats-server did not start or died
+├── PortInUse             5   another process listens there
+└── HostError             6   this machine cannot do what was asked (cgroups, permissions)
 """
 
 from typing import ClassVar

@@ -236,4 +236,3 @@ def _on_end(stop: asyncio.Event, log: Log) -> None:
             stop.set()
 
         loop.add_reader(int(descriptor), parent_gone)
-

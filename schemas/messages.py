@@ -91,7 +91,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
 
 class Contention(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the node's CPUs were fought over. `run_queue` is the mean number of tasks waiting or, from `loadavg`,
-    runnable, per CPU; `source` is the kernel file it came from."""
+    runnable, per CPU; `source` is the kernel file it came from.
+    """
 
     contended: bool = False
     cpus: int = 1
@@ -182,6 +183,7 @@ class PodWrite(msgspec.Struct, frozen=True, kw_only=True):
     after: int | None = None
     result: str = "applied"
     reason: str | None = None
+    name: str = ""
 
 
 ActuationOutcome: TypeAlias = Literal["applied", "held", "skipped", "failed", "rolled_back", "restored"]

@@ -105,7 +105,9 @@ class Shared(Section, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raises SettingsError for the first contradiction between settings."""
         if self.version != CONFIG_VERSION:
-            raise SettingsError(f"version: {self.version} is not supported; this release reads version {CONFIG_VERSION}")
+            raise SettingsError(
+                f"version: {self.version} is not supported; this release reads version {CONFIG_VERSION}"
+            )
         try:
             node_token(self.node)
         except ValueError as error:

@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the pool."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # narrows the type that create_connection promises
+        assert isinstance(transport, asyncio.Transport)  # narrows the type that create_connection promises
         self._transport = transport
         self._pool.opened(self)
 

@@ -123,7 +123,7 @@ class _Connection(asyncio.BufferedProtocol):
         self.active_at = loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # narrows the type that create_server promises
+        assert isinstance(transport, asyncio.Transport)  # narrows the type that create_server promises
         if self._server.admit(self):
             self._transport = transport
         else:

@@ -55,7 +55,8 @@ class CgroupWriter:
 
     def write(self, group: str, text: str) -> WriteResult:
         """Writes the text and reads it back. Raises ValueError for a group that is not a pod's or a text that is no
-        weight: those are errors of the caller, and nothing is opened."""
+        weight: those are errors of the caller, and nothing is opened.
+        """
         path = self._path(group)
         if not text.strip().isdigit() or not 1 <= int(text) <= 10_000:  # noqa: PLR2004 - the kernel's range
             raise ValueError(f"{text!r} is no weight in 1..10000")

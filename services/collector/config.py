@@ -54,5 +54,12 @@ class CollectorConfig(Section, frozen=True, kw_only=True):
                 f"collector.scrape_timeout_seconds: {self.scrape_timeout_seconds} is more than loop.settle_seconds "
                 f"{shared.loop.settle_seconds}; a slow endpoint would hold up the cycle"
             )
+        loop = shared.loop
+        cycle = 2 * self.scrape_timeout_seconds + loop.settle_seconds + loop.decision_budget_seconds
+        if cycle >= loop.tick_seconds:
+            raise SettingsError(
+                f"collector.scrape_timeout_seconds: two scrapes of {self.scrape_timeout_seconds} s, settling and "
+                f"deciding make {cycle:g} s, more than loop.tick_seconds {loop.tick_seconds}; shorten one"
+            )
         if not self.class_labels:
             raise SettingsError("collector.class_labels: is empty; name at least one label key")

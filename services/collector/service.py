@@ -135,7 +135,8 @@ class CollectorService:
         trouble = self._source.trouble()
         names = {workload.uid: workload.name for workload in workloads}
         self._notes = tuple(
-            [f"{names[uid]}: {word}"[:200] for uid, word in sorted(errors.items())][:16] + ([trouble] if trouble else [])
+            [f"{names[uid]}: {word}"[:200] for uid, word in sorted(errors.items())][:16]
+            + ([trouble] if trouble else [])
         )
         cpus = sweep.proc_stat.cpus if sweep.proc_stat is not None else os.cpu_count() or 1
         with step.labels("build").time():

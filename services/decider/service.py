@@ -34,7 +34,7 @@ class DeciderService:
         self._by_name = {HOLD.name: HOLD, **{arm.name: arm for arm in self._arms}}
         self._policy = make_policy(self._config, self._shared)
         self._schema = features_schema(tuple(self._shared.classes))
-        self._random = random.Random(self._config.seed)
+        self._random = random.Random(self._config.seed)  # noqa: S311 - draws arms, not secrets
         self._order = CycleOrder()
         self._learned: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._last_verdict: Verdict | None = None

@@ -14,7 +14,7 @@ class RewarderConfig(Section, frozen=True, kw_only=True):
     """Part of the penalty for objectives being broken at all. With `severity_weight` it makes up the whole -1."""
 
     severity_weight: Ratio = 0.7
-    """Part of the penalty for how badly they are broken. Larger: in an overload every step toward the better counts."""
+    """Part of the penalty for how badly they are broken. The larger one: then every step counts."""
 
     throughput_weight: Ratio = 1.0
     """Worth of throughput classes having the whole node, once all objectives hold."""

@@ -15,7 +15,10 @@ class RewarderMetrics:
         self.rewards = Counter("trimtab_rewarder_rewards", "Cycles by outcome", ["outcome"], registry=registry)
         self.censored = Counter("trimtab_rewarder_censored", "Censored cycles by reason", ["reason"], registry=registry)
         self.violations = Counter(
-            "trimtab_rewarder_slo_violations", "Cycles in which a class missed its objective", ["slo"], registry=registry
+            "trimtab_rewarder_slo_violations",
+            "Cycles in which a class missed its objective",
+            ["slo"],
+            registry=registry,
         )
         self.delay = Histogram(
             "trimtab_rewarder_reward_delay_seconds",

@@ -196,4 +196,3 @@ class RewarderService:
             seen = after.classes.get(name)
             if seen is not None and spec.kind == "latency" and is_violated(seen, spec):
                 self._metrics.violations.labels(name).inc()
-

@@ -18,6 +18,7 @@ class Entry:
     group: str
     identity: int
     original: str
+    name: str = ""
     ours: set[str] = field(default_factory=set)
     last: str | None = None
     foreign_in_a_row: int = 0
@@ -49,9 +50,9 @@ class Ledger:
             return "ours"
         return "foreign"
 
-    def begin(self, group: str, identity: int, current: str) -> Entry:
+    def begin(self, group: str, identity: int, current: str, name: str = "") -> Entry:
         """A first write to a group is about to happen: `current` is its original."""
-        entry = self.entries[group] = Entry(group, identity, current)
+        entry = self.entries[group] = Entry(group, identity, current, name)
         return entry
 
     def intend(self, group: str, text: str) -> None:
@@ -110,9 +111,8 @@ def ledger_of(records: list[Mapping[str, object]]) -> Ledger:
     for record in records:
         group, kind, value = str(record["group"]), record["kind"], str(record.get("value", ""))
         if kind == "original":
-            identity = record["identity"]
-            assert isinstance(identity, int)
-            ledger.begin(group, identity, value)
+            identity = int(str(record["identity"]))
+            ledger.begin(group, identity, value, str(record.get("name", "")))
         elif group not in ledger.entries:
             continue
         elif kind == "intend":

@@ -18,6 +18,7 @@ class Target:
     """The weight that one pod group should have."""
 
     uid: str
+    name: str
     group: str
     weight: int
 
@@ -53,7 +54,7 @@ def _solve_family(
     largest = max(wishes.values(), default=0.0) * scale
     if largest > KERNEL_MAX_WEIGHT:
         scale *= KERNEL_MAX_WEIGHT / largest
-    return [Target(pod.uid, pod.group, _kernel(wishes[pod.group] * scale)) for pod in steered]
+    return [Target(pod.uid, pod.name, pod.group, _kernel(wishes[pod.group] * scale)) for pod in steered]
 
 
 def _kernel(weight: float) -> int:

@@ -61,7 +61,8 @@ def _who_ran(
     waiting: str, used: Mapping[str, float | None], shares: Mapping[str, float | None], cpus: int
 ) -> tuple[str, ...]:
     """The classes that ran while `waiting` waited, largest excess first: those that used more than their weights
-    entitle them to; where nobody did, whoever used most, for then the weights themselves are the answer."""
+    entitle them to; where nobody did, whoever used most, for then the weights themselves are the answer.
+    """
     cores_of = {name: cores for name, cores in used.items() if name != waiting and cores is not None and cores > 0}
     excess = {
         name: cores / cpus / share

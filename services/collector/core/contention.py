@@ -20,7 +20,8 @@ def contention(
 ) -> Contention:
     """The verdict and its reason. Pressure of the classes decides where the kernel has it, less the time in which a
     class was held by its own limit (no weight cures that); else the run queue on a busy node; else it is unknown,
-    which counts as none."""
+    which counts as none.
+    """
     waits = {
         name: max(0.0, seen.pressure_ratio - (seen.throttled_ratio or 0.0))
         for name, seen in classes.items()

@@ -1,7 +1,7 @@
 """A metrics page to histogram series, with the well-kept parsers, on only the lines that matter."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
@@ -40,19 +40,21 @@ def _lines_of(page: str, name: str) -> Iterator[str]:
     """Lines of one histogram: a page of thousands of samples is parsed only where it matters."""
     bucket, kind = f"{name}_bucket", f"# TYPE {name} "
     for line in page.splitlines():
-        if line.startswith(bucket) and line[len(bucket) : len(bucket) + 1] in ("{", " ", "\t"):
-            yield line
-        elif line.startswith(kind):
+        if (line.startswith(bucket) and line[len(bucket) : len(bucket) + 1] in ("{", " ", "\t")) or line.startswith(
+            kind
+        ):
             yield line
 
 
-def _families(text: str, *, is_openmetrics: bool) -> Iterator[Metric]:
+def _families(text: str, *, is_openmetrics: bool) -> Iterable[Metric]:
     if is_openmetrics:
-        return iter(openmetrics.text_string_to_metric_families(text))
-    return iter(text_string_to_metric_families(text))
+        opened: Iterable[Metric] = openmetrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+        return opened
+    families: Iterable[Metric] = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # it has no types
+    return families
 
 
-def _series(families: Iterator[Metric], name: str) -> dict[tuple[str, ...], dict[float, float]]:
+def _series(families: Iterable[Metric], name: str) -> dict[tuple[str, ...], dict[float, float]]:
     found: dict[tuple[str, ...], dict[float, float]] = {}
     for family in families:
         for sample in family.samples:

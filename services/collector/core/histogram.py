@@ -72,7 +72,8 @@ def quantile(buckets: Buckets, q: float) -> Quantile | None:
 
 def over(buckets: Buckets, limit_seconds: float) -> float | None:
     """The fraction of observations above a limit, linear inside the bucket that holds it. What lies in the last bucket
-    counts as above. None without observations."""
+    counts as above. None without observations.
+    """
     count = total(buckets)
     if count <= 0:
         return None

@@ -28,7 +28,8 @@ class LatencyWindows:
 
     def add(self, elapsed_seconds: float | None, pages: Mapping[str, tuple[str, Series]]) -> None:
         """Takes in the pages of one collection: by uid, the pod's class and its series. Pods that are not in it have
-        gone or did not answer: their next page is a baseline again."""
+        gone or did not answer: their next page is a baseline again.
+        """
         by_class: dict[str, list[Mapping[float, float]]] = {}
         for uid, (name, series) in pages.items():
             part = added(self._pages.get(uid), series)
@@ -50,11 +51,13 @@ class LatencyWindows:
 
     def latency(self, name: str, objective_seconds: float | None, *, may_grow: bool) -> Latency:
         """The class's latency in the newest interval, or, if that holds too few requests and it may, in as many as
-        are needed up to the longest window."""
+        are needed up to the longest window.
+        """
         intervals = self._intervals.get(name)
         if not intervals:
             return Latency(reason="no_source")
-        seconds, parts = 0.0, []
+        seconds = 0.0
+        parts: list[Mapping[float, float]] = []
         buckets: dict[float, float] = {}
         for interval in reversed(intervals):
             if parts and (not may_grow or seconds + interval.seconds > self.max_window_seconds):

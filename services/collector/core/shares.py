@@ -33,7 +33,8 @@ def effective_share(group: str, weights: Mapping[str, int], active: frozenset[st
 
 def profile_weights(pods_weights: Mapping[str, int], limits: WeightSettings) -> dict[str, int]:
     """Class weights on the profile scale, where the smallest class has `min_weight`: only ratios act, so this is what
-    one profile can be compared with another by. Classes too far apart for the scale are cut at `max_weight`."""
+    one profile can be compared with another by. Classes too far apart for the scale are cut at `max_weight`.
+    """
     known = {name: weight for name, weight in pods_weights.items() if weight > 0}
     if not known:
         return {}

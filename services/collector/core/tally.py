@@ -29,9 +29,7 @@ class Tally:
 
     def advance(self, elapsed_seconds: float | None, readings: Mapping[str, GroupReading]) -> dict[str, GroupRates]:
         """Rates since the last call. Groups that are not in `readings` are forgotten."""
-        rates = {
-            group: _rates(self._last.get(group), reading, elapsed_seconds) for group, reading in readings.items()
-        }
+        rates = {group: _rates(self._last.get(group), reading, elapsed_seconds) for group, reading in readings.items()}
         self._last = dict(readings)
         return rates
 

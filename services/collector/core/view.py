@@ -64,9 +64,7 @@ class View:
         self.windows.add(elapsed, {uid: (cls, page) for uid, page in raw.pages.items() if (cls := by_uid.get(uid))})
         present = {pod.state.cls for pod in pods if pod.state.cls is not None}
         self.windows.forget_absent(present)
-        latencies = {
-            name: self._latency(name, raw, may_grow=may_grow) for name in present
-        }
+        latencies = {name: self._latency(name, raw, may_grow=may_grow) for name in present}
         classes = class_states(pods, latencies, self.specs, self.limits, raw.cpus)
         seen = Seen(
             window_seconds=elapsed,

@@ -18,9 +18,7 @@ class Workload:
     latency_metric: str | None = None
 
 
-def classify(
-    labels: Mapping[str, str], keys: Sequence[str], classes: Mapping[str, ClassSettings]
-) -> str | None:
+def classify(labels: Mapping[str, str], keys: Sequence[str], classes: Mapping[str, ClassSettings]) -> str | None:
     """The class that the first present label key names, by exact value; None for no label or an unknown value."""
     for key in keys:
         if key in labels:

@@ -1,4 +1,4 @@
-"""Where workloads come from: a protocol, and a static file. (Kubernetes is another implementation.)"""
+"""Where workloads come from: a protocol, and a static file. Kubernetes is another implementation."""
 
 import os
 from typing import Protocol

@@ -117,7 +117,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         return arm_ids[int(np.argmax(self._bounds(context or {}, arms)))]
 
     def _arm(self, arm_id: bandit.base.ArmID) -> Arm:
-        return next(arm for arm in self.arms if arm.name == arm_id)
+        return {arm.name: arm for arm in self.arms}[str(arm_id)]
 
     def save(self) -> Snapshot:
         """Gram matrices and moment, and River's counts and mean rewards."""

@@ -15,7 +15,7 @@ SNAPSHOT_VERSION: Final = 1
 """Version of the header. Numbers are versioned per policy (`policy_version`)."""
 
 
-class SnapshotMismatch(Exception):  # noqa: N818 - an expected outcome with a reason, like StopIteration, not a failure
+class SnapshotMismatch(Exception):
     """A snapshot that this policy cannot take over. `reason` is a short constant word for a metric label.
 
     Reasons: damaged, version, policy, policy_version, features, arms, model, river, shape.

@@ -61,9 +61,10 @@ def find_regression(
         if old_saturated or (new_saturated and evidence == "keep"):
             evidence = "unknown"
         said.add(evidence)
-        if evidence == "regressed" and old is not None and new is not None:
-            if worst is None or new / old > worst.after_seconds / worst.before_seconds:
-                worst = Regression(name, old, new)
+        if evidence != "regressed" or old is None or new is None:
+            continue
+        if worst is None or new / old > worst.after_seconds / worst.before_seconds:
+            worst = Regression(name, old, new)
     if worst is not None:
         return "regressed", worst
     return ("keep", None) if said == {"keep"} else ("unknown", None)

@@ -86,7 +86,8 @@ class Freshness:
         return Finding(
             self.name,
             "refuse",
-            f"the state is {situation.state_age_seconds:.1f} s old, the limit is {situation.max_state_age_seconds:.1f} s",
+            f"the state is {situation.state_age_seconds:.1f} s old, "
+            f"the limit is {situation.max_state_age_seconds:.1f} s",
         )
 
 
@@ -183,7 +184,9 @@ class MaxStep:
         if widest <= math.log(limit) * (1 + 1e-9):
             return None
         part = math.log(limit) / widest
-        clamped = {name: toward(current[name], weight, part, limit, situation.limits) for name, weight in target.items()}
+        clamped = {
+            name: toward(current[name], weight, part, limit, situation.limits) for name, weight in target.items()
+        }
         return Finding(self.name, "clamp", f"a step of {math.exp(widest):.1f} is beyond the ratio {limit:g}", clamped)
 
 
@@ -266,8 +269,7 @@ def replace_weights(action: Action, weights: Mapping[str, int]) -> Action:
 
 def toward(start: int, target: int, part: float, limit: float, bounds: WeightSettings) -> int:
     """`part` of the way from `start` to `target` in ratios, as an integer that keeps the step ratio and the bounds."""
-    wish = start * (target / start) ** part
+    wish = start * math.exp(part * math.log(target / start))
     lowest, highest = math.ceil(start / limit - 1e-9), math.floor(start * limit + 1e-9)
     step = max(lowest, min(highest, round(wish)))
     return max(bounds.min_weight, min(bounds.max_weight, step))
-

@@ -34,7 +34,7 @@ def censor_reason(
     )
 
 
-def _not_executed(cycle: Cycle) -> str | None:
+def _not_executed(cycle: Cycle) -> str | None:  # noqa: PLR0911 - one line a reason, in their order
     verdict, actuation = cycle.verdict, cycle.actuation
     if verdict is None:
         return "no_verdict"

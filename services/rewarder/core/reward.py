@@ -47,7 +47,8 @@ def is_violated(seen: ClassState, spec: ClassSettings) -> bool:
 
 def severity(seen: ClassState, spec: ClassSettings) -> float:
     """How badly a class misses its objective, 0-1: from the fraction of requests over it, which still tells bad from
-    worse when the P99 is saturated, and from how many times the P99 is the objective (32 times is the worst)."""
+    worse when the P99 is saturated, and from how many times the P99 is the objective (32 times is the worst).
+    """
     latency, objective = seen.latency, spec.objective_p99_seconds
     octaves = 0.0
     if latency.p99_seconds is not None and objective is not None and latency.p99_seconds > objective:

@@ -214,6 +214,22 @@ def test_rates_and_phases_change_at_run_time():
     assert run(simulator, 5.0) == []
 
 
+def test_a_new_rate_stretches_the_time_to_the_next_arrivals_and_draws_nothing_anew():
+    def arrivals(*rates: float) -> list[float]:
+        simulator = node(service("api", rate=10.0, work=0.001, workers=1000), cores=64)
+        ended = simulator.step(1.0)
+        for rate in rates:
+            simulator.set_rate("api", rate)
+        ended += simulator.step(100.0)
+        return sorted(request.arrived_seconds for request in ended)[:200]
+
+    unchanged = arrivals()
+    doubled = [at if at < 1.0 else 1.0 + (at - 1.0) / 2 for at in unchanged]
+    assert arrivals(10.0) == pytest.approx(unchanged)
+    assert arrivals(20.0) == pytest.approx(doubled)
+    assert arrivals(3.0, 0.0, 20.0) == pytest.approx(doubled)
+
+
 # Pressure
 
 
