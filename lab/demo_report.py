@@ -116,7 +116,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     restored: bool
     recording: str
     run_dir: str
-    interrupted: bool = False
 
 
 def phase_figures(

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
+import shutil
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,10 +30,12 @@ class SimStage:
     pods: tuple[StagedPod, ...] = ()
     _child: Child | None = None
     _run_dir: Path = field(init=False)
+    _files: Path = field(init=False)
 
     async def open(self, run_dir: Path) -> None:
         """Starts the node without its batch load."""
         self._run_dir = run_dir
+        self._files = _in_memory(run_dir)
         scenario = default_scenario()
         self.cpus = scenario.cores
         pods = tuple(
@@ -42,7 +46,7 @@ class SimStage:
         )
         file = run_dir / "scenario.json"
         file.write_bytes(msgspec.json.encode(msgspec.structs.replace(scenario, pods=pods, seed=self.seed)))
-        argv = [sys.executable, "-m", "lab.simnode", "--dir", str(run_dir / "node"), "--scenario", str(file)]
+        argv = [sys.executable, "-m", "lab.simnode", "--dir", str(self._files), "--scenario", str(file)]
         argv += ["--record-dir", str(run_dir / "records")]
         self._child = await spawn("simnode", argv, log=run_dir / "logs" / "simnode.log", pipes=True)
         ready = await self._say(None)
@@ -88,6 +92,7 @@ class SimStage:
         """Ends the node."""
         if self._child is not None:
             await self._child.stop(seconds=3.0)
+        shutil.rmtree(self._files, ignore_errors=True)
         return []
 
     async def _say(self, command: dict[str, object] | None) -> dict[str, object]:
@@ -105,3 +110,9 @@ class SimStage:
         except (TimeoutError, ValueError, OSError) as error:
             raise TrimtabError(f"the simulated node does not answer: {error}") from error
         return answer if isinstance(answer, dict) else {}
+
+
+def _in_memory(run_dir: Path) -> Path:
+    """A fresh folder, in memory where there is some: the node rewrites its files twenty times a second."""
+    memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a name of its own in it
+    return Path(tempfile.mkdtemp(prefix="trimtab-node-", dir=memory if memory.is_dir() else run_dir))

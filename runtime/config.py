@@ -1,25 +1,27 @@
 """Loading the configuration: flag > `TRIMTAB_*` > YAML file > default, with the origin of every value.
 
 `TRIMTAB_LOOP__TICK_SECONDS=2` sets `loop.tick_seconds`; a flag `--set loop.tick_seconds=2` does too. Texts from the
-environment and from flags are read as YAML scalars. Every error is one line: where, what, the way out.
+environment and from flags are read as YAML, except where the setting is a text: that is taken letter by letter, since
+a password may look like a number. Every error is one line: where, what, the way out.
 """
 
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
-import yaml
 
 from runtime.errors import ConfigError
+from runtime.setting_types import below, fields_of, is_section, locate, takes_null, takes_text
 from runtime.settings import SECRET_FIELDS, BusSettings, HostSettings, HttpSettings, LogSettings, mask_url
+from runtime.yaml_text import Tree, one_line, parse_yaml, read_file
 from schemas.settings import DEFAULT_CLASSES, Section, SettingsError, Shared
 from schemas.subjects import SERVICES
 
-Tree = dict[str, Any]
+__all__ = ["Config", "describe", "load", "read_file"]
+
 S = TypeVar("S", bound=Section)
 
 ENV_PREFIX: Final = "TRIMTAB_"
@@ -29,10 +31,11 @@ _RUNTIME_SECTIONS: Final[dict[str, type[Section]]] = {
     "log": LogSettings,
     "host": HostSettings,
 }
-_SHARED_FIELDS: Final = tuple(field.name for field in msgspec.structs.fields(Shared))
+_SHARED_FIELDS: Final = fields_of(Shared)
 # Kubernetes injects such variables for a Service called "trimtab" or "trimtab-…"; they are no settings of ours.
-_SERVICE_LINK: Final = re.compile(r"TRIMTAB_(?:.*_)?(?:SERVICE_(?:HOST|PORT.*)|PORT(?:_\d+_(?:TCP|UDP).*)?)$")
+_SERVICE_LINK: Final = re.compile(r"TRIMTAB_(?:.*_)?(?:SERVICE_(?:HOST|PORT.*)|PORT(?:_\d+_(?:TCP|UDP|SCTP).*)?)$")
 _OWN_VARIABLES: Final = frozenset({"TRIMTAB_LIFELINE_FD", "TRIMTAB_CONFIG"})
+_NULLS: Final = ("null", "~")
 
 
 @dataclass(frozen=True)
@@ -53,23 +56,6 @@ class Config:
         return cast("S", self.sections[name]) if isinstance(self.sections[name], kind) else kind()
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without duplicate keys: the second one would silently win."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> Tree:
-    seen: set[object] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
-        seen.add(key)
-    return cast("Tree", loader.construct_mapping(node, deep=True))
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
 def load(
     sections: Mapping[str, type[Section]],
     *,
@@ -82,51 +68,38 @@ def load(
     `overrides` are (dotted path, value, flag name). Sections of services that are not asked for are left unread, since
     a service does not know the others'. Raises ConfigError.
     """
-    types: dict[str, type[Section]] = {**_RUNTIME_SECTIONS, **sections}
+    types: dict[str, object] = {**_SHARED_FIELDS, **_RUNTIME_SECTIONS, **sections}
+    known = {*types, *SERVICES}
     tree = read_file(path) if path else {}
-    source = f"file {path}" if path else ""
-    known = (*_SHARED_FIELDS, *types, *SERVICES)
     for key in tree:
         if key not in known:
-            raise ConfigError(f"{path}: unknown field {key!r}; known are {', '.join(sorted(set(known)))}")
-    tree = {key: value for key, value in tree.items() if key in types or key in _SHARED_FIELDS}
-    origins = {dotted: source for dotted, _ in _leaves(tree)}
-    template = _defaults(types)
+            raise ConfigError(one_line(f"{path}: unknown field {key!r}; known are {', '.join(sorted(known))}"))
+    # A section with everything commented out is null in YAML, and is no origin of anything.
+    tree = {k: v for k, v in tree.items() if k in types and not (is_section(types[k]) and v in (None, {}))}
+    origins = {dotted: f"file {path}" for dotted, _ in _leaves(tree)}
     warnings = []
     for name, text in sorted(env.items()):
-        if not name.startswith(ENV_PREFIX) or name in _OWN_VARIABLES or _SERVICE_LINK.match(name):
+        if not name.startswith(ENV_PREFIX) or name in _OWN_VARIABLES:
             continue
-        dotted = _env_path(name, tree, template)
-        if dotted is None:
+        setting = _env_path(name, tree, types)
+        if setting is not None:
+            _put(tree, setting, _value(text, setting, types, f"env {name}"), f"env {name}", origins)
+        elif not _SERVICE_LINK.match(name):
             section = name[len(ENV_PREFIX) :].split("__", 1)[0].lower()
             if section not in SERVICES or section in types:
                 warnings.append(f"{name}: no such setting, ignored; see --print-config for all names")
-            continue
-        _put(tree, dotted, _scalar(text, name), name)
-        origins[".".join(dotted)] = f"env {name}"
-    for dotted_text, value, flag in overrides:
-        parsed = _scalar(value, flag) if isinstance(value, str) else value
-        _put(tree, dotted_text.split("."), parsed, flag)
-        origins[dotted_text] = f"flag {flag}"
-    return _build(tree, types, origins, path, tuple(warnings))
-
-
-def read_file(path: str) -> Tree:
-    """The YAML mapping in a file. Raises ConfigError."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError(f"{path}: cannot be read: {reason}; check --config and the file's permissions") from error
-    try:
-        tree = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {_one_line(error)}") from error
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict) or not all(isinstance(key, str) for key in tree):
-        raise ConfigError(f"{path}: must be a mapping of sections, like 'mode: shadow'")
-    return tree
+    for dotted, value, flag in overrides:
+        setting = dotted.split(".")
+        if setting[0] not in known or not all(setting):
+            raise ConfigError(
+                one_line(
+                    f"flag {flag}: {dotted!r}: no such setting; write --set section.field=value, "
+                    f"sections are {', '.join(sorted(known))}"
+                )
+            )
+        parsed = _value(value, setting, types, f"flag {flag}") if isinstance(value, str) else value
+        _put(tree, setting, parsed, f"flag {flag}", origins)
+    return _build(tree, {**_RUNTIME_SECTIONS, **sections}, origins, path, tuple(warnings))
 
 
 def describe(config: Config) -> list[str]:
@@ -141,7 +114,7 @@ def describe(config: Config) -> list[str]:
         shown = value
         if dotted.rsplit(".", 1)[-1] in SECRET_FIELDS and value is not None:
             shown = "***"
-        elif isinstance(value, str) and "//" in value:
+        elif isinstance(value, str) and ("//" in value or dotted == "bus.url"):
             shown = mask_url(value)
         lines.append(f"{dotted}: {msgspec.json.encode(shown).decode()}  # {_origin(dotted, config.origins)}")
     return lines
@@ -165,9 +138,15 @@ def _build(
 ) -> Config:
     def convert(part: object, kind: type[S], prefix: str) -> S:
         try:
-            return msgspec.convert({} if part is None else part, kind)
+            section = msgspec.convert(part, kind)
+            msgspec.json.encode(section)
         except msgspec.ValidationError as error:
-            raise ConfigError(_explain(str(error), prefix, kind, origins, path)) from error
+            below_prefix, what = locate(error, part, kind)
+            dotted = ".".join(filter(None, (prefix, *below_prefix)))
+            raise ConfigError(one_line(f"{_place(dotted, what, origins, path)}: {dotted}: {what}")) from error
+        except UnicodeEncodeError as error:
+            raise ConfigError(one_line(f"{path or 'environment'}: {prefix or 'a text'}: {error}; use UTF-8")) from error
+        return section
 
     shared = convert({key: tree[key] for key in _SHARED_FIELDS if key in tree}, Shared, "")
     built = {name: convert(tree.get(name, {}), kind, name) for name, kind in types.items()}
@@ -178,7 +157,8 @@ def _build(
             if check is not None:
                 check(shared) if check.__code__.co_argcount > 1 else check()
     except SettingsError as error:
-        raise ConfigError(f"{path}: {error}" if path else str(error)) from error
+        text = str(error)
+        raise ConfigError(one_line(f"{_place(text.partition(': ')[0], text, origins, path)}: {text}")) from error
     return Config(
         shared=shared,
         bus=cast("BusSettings", built["bus"]),
@@ -191,85 +171,61 @@ def _build(
     )
 
 
-def _explain(text: str, prefix: str, kind: type[Section], origins: Mapping[str, str], path: str | None) -> str:
-    """Msgspec's words with our path, the origin of the value and, for a mistyped field, the known ones."""
-    what, _, where = text.partition(" - at `")
-    inner = where.rstrip("`").removeprefix("$").replace("[...]", ".*").lstrip(".")
-    dotted = ".".join(part for part in (prefix, inner) if part)
+def _place(dotted: str, text: str, origins: Mapping[str, str], path: str | None) -> str:
+    """What to edit: where the setting came from, else where another one that `text` names came from."""
     origin = _origin(dotted, origins)
-    place = origin.removeprefix("file ") if origin != "default" else (path or "configuration")
-    line = f"{place}: {dotted}: {what[0].lower()}{what[1:]}" if dotted else f"{place}: {what[0].lower()}{what[1:]}"
-    if "unknown field" in what:
-        owner = _struct_at(kind, inner)
-        if owner is not None:
-            line += f"; known are {', '.join(field.name for field in msgspec.structs.fields(owner))}"
-    return line
+    if origin == "default":
+        named = [
+            found
+            for setting, found in origins.items()
+            if setting.startswith(f"{dotted}.") or re.search(rf"\b{re.escape(setting.rpartition('.')[2])}\b", text)
+        ]
+        origin = named[-1] if named else (path or "configuration")
+    return origin.removeprefix("file ")
 
 
-def _struct_at(kind: type[Any], inner: str) -> type[Any] | None:
-    for part in filter(None, inner.split(".")):
-        fields = {field.name: field.type for field in msgspec.structs.fields(kind)} if _is_struct(kind) else {}
-        if part in fields:
-            kind = fields[part]
-        elif part in ("*", "[...]") or getattr(kind, "__args__", None):
-            kind = kind.__args__[-1]
-        else:
-            return None
-        if getattr(kind, "__args__", None) and part not in fields:
-            kind = kind.__args__[-1]
-    if getattr(kind, "__args__", None):
-        kind = kind.__args__[-1]
-    return kind if _is_struct(kind) else None
-
-
-def _is_struct(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def _defaults(types: Mapping[str, type[Section]]) -> Tree:
-    tree: Tree = msgspec.to_builtins(Shared())
-    for name, kind in types.items():
-        tree[name] = msgspec.to_builtins(kind())
-    return tree
-
-
-def _env_path(name: str, tree: Tree, template: Tree) -> list[str] | None:
+def _env_path(name: str, tree: Tree, types: Mapping[str, object]) -> list[str] | None:
     """The dotted path of `TRIMTAB_A__B`, matching names that contain '-' too; None where there is no such setting."""
     path: list[str] = []
-    here: object = template
-    also: object = tree
+    kind: object = None
+    here: object = {**dict.fromkeys(types), "classes": DEFAULT_CLASSES, **tree}
     for segment in name[len(ENV_PREFIX) :].lower().split("__"):
-        names = [*(here if isinstance(here, dict) else ()), *(also if isinstance(also, dict) else ())]
-        found = next((key for key in names if key.replace("-", "_").lower() == segment), None)
+        names = fields_of(kind) or (here if isinstance(here, dict) else {})
+        found = next((key for key in names if str(key).replace("-", "_").lower() == segment), None)
         if found is None:
             return None
-        path.append(found)
+        kind = below(kind, found) if path else types.get(found)
         here = here.get(found) if isinstance(here, dict) else None
-        also = also.get(found) if isinstance(also, dict) else None
+        path.append(found)
     return path
 
 
-def _put(tree: Tree, path: Sequence[str], value: object, origin: str) -> None:
+def _value(text: str, path: Sequence[str], types: Mapping[str, object], origin: str) -> object:
+    kind = types.get(path[0])
+    for part in path[1:]:
+        kind = below(kind, part)
+    if takes_text(kind):
+        is_null = takes_null(kind) and path[-1] not in SECRET_FIELDS and text in _NULLS
+        return None if is_null else text
+    return parse_yaml(text, f"{origin}: {'.'.join(path)}")
+
+
+def _put(tree: Tree, path: Sequence[str], value: object, origin: str, origins: dict[str, str]) -> None:
     here = tree
     if path[0] == "classes" and "classes" not in tree and len(path) > 1:
         tree["classes"] = msgspec.to_builtins(DEFAULT_CLASSES)  # one field of one class changes, the rest stays
     for part in path[:-1]:
-        following = here.setdefault(part, {})
+        if here.get(part) is None:
+            here[part] = {}
+        following = here[part]
         if not isinstance(following, dict):
-            raise ConfigError(f"{origin}: {'.'.join(path)}: {part!r} is a value, not a section")
+            raise ConfigError(one_line(f"{origin}: {'.'.join(path)}: {part!r} is a value, not a section"))
         here = following
-    if not path[-1]:
-        raise ConfigError(f"{origin}: the name of the setting is empty; write --set section.field=value")
     here[path[-1]] = value
-
-
-def _scalar(text: object, origin: str) -> object:
-    if not isinstance(text, str):
-        return text
-    try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{origin}: {text!r} is not a YAML value: {_one_line(error)}") from error
+    dotted = ".".join(path)
+    for stale in [setting for setting in origins if setting.startswith(f"{dotted}.")]:
+        del origins[stale]
+    origins[dotted] = origin
 
 
 def _leaves(tree: object, prefix: str = "") -> list[tuple[str, object]]:
@@ -279,7 +235,3 @@ def _leaves(tree: object, prefix: str = "") -> list[tuple[str, object]]:
     for key, value in tree.items():
         found += _leaves(value, f"{prefix}.{key}" if prefix else str(key))
     return found
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -1,5 +1,6 @@
 """The five services as children of one process: started, watched, started again, ended in order."""
 
+import asyncio
 import json
 import os
 import sys
@@ -7,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runtime.processes import Spec, Supervisor
+from runtime.processes import Spec, Supervisor, spawn
 from schemas.subjects import SERVICES
 
 STOP_ORDER = ("collector", "decider", "rewarder", "guard", "actuator")
 """The actuator goes last: it restores every original on its way out, and says so while the bus still runs."""
+
+
+_RESTORE_SECONDS = 15.0
 
 
 @dataclass
@@ -36,8 +40,15 @@ class Fleet:
             await self.supervisor.start(self.place(self._spec(name)))
 
     async def stop(self) -> None:
-        """Ends all five."""
+        """Ends all five. An actuator that was killed at the last moment could not restore: its journal still can."""
         await self.supervisor.stop_all(STOP_ORDER)
+        actuator = self.supervisor.children.get("actuator")
+        if actuator is not None and actuator.process.returncode != 0:
+            spec = self._spec("actuator")
+            child = await spawn(spec.name, [*spec.argv, "--restore"], log=spec.log, env=spec.env)
+            async with asyncio.timeout(_RESTORE_SECONDS):
+                await child.process.wait()
+            child.close()
 
     def pids(self) -> dict[str, int]:
         """Process ids by service."""

@@ -87,6 +87,8 @@ class ServiceDefinition:
     name: str
     section: type[Section]
     create: Callable[[Context], Service]
+    recover: Callable[[Config, Log], None] | None = None
+    """Puts right what an earlier, killed run left behind; before the bus is looked for, which may be down too."""
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:
@@ -121,6 +123,8 @@ def run_service(definition: ServiceDefinition, argv: Sequence[str] | None = None
     parser = argparse.ArgumentParser(prog=f"python -m services.{definition.name}", description=definition.name)
     add_config_flags(parser)
     parser.add_argument("--http-port", type=int, help="port of /healthz, /readyz, /metrics (0: any)")
+    if definition.recover is not None:
+        parser.add_argument("--restore", action="store_true", help="put right what a killed run left behind, and exit")
     args = parser.parse_args(argv)
     try:
         config = load({definition.name: definition.section}, path=args.config, overrides=overrides_of(args))
@@ -128,6 +132,10 @@ def run_service(definition: ServiceDefinition, argv: Sequence[str] | None = None
             print("\n".join(describe(config)))  # noqa: T201 - data on stdout
             return 0
         set_up(config.log)
+        if definition.recover is not None:
+            definition.recover(config, get_log(definition.name, node=config.shared.node))
+            if args.restore:
+                return 0
         port = args.http_port if args.http_port is not None else config.http.port_of(definition.name)
         asyncio.run(_live(definition, config, port))
     except TrimtabError as error:

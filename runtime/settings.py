@@ -11,12 +11,12 @@ from schemas.subjects import SERVICES
 SECRET_FIELDS = frozenset({"password", "token"})
 """Names of settings whose values are never printed."""
 
-_USERINFO = re.compile(r"//[^/@]*@")
+_USERINFO = re.compile(r"(^|//)((?!//).)*@")  # up to the last @ before the next address: a password may hold one
 
 
 def mask_url(url: str) -> str:
-    """The URL without its user and password."""
-    return _USERINFO.sub("//***@", url)
+    """The URL, or several separated by commas, without users and passwords."""
+    return _USERINFO.sub(r"\1***@", url)
 
 
 class BusSettings(Section, frozen=True, kw_only=True):

@@ -22,12 +22,17 @@ class DecodeError(ValueError):
 
 
 class EncodeError(ValueError):
-    """A message that must not leave the process: a non-finite number or too many bytes."""
+    """A message that must not leave the process: a number no reader takes, text that is not Unicode, too many bytes."""
 
 
 def encode(message: AnyMessage) -> bytes:
-    """The message as JSON bytes. Raises EncodeError for NaN, infinity or more than MAX_MESSAGE_BYTES."""
-    raw = _encoder.encode(message)
+    """The message as JSON bytes. Raises EncodeError for NaN, infinity, text with lone surrogates or more than
+    MAX_MESSAGE_BYTES.
+    """
+    try:
+        raw = _encoder.encode(message)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise EncodeError(f"{type(message).__name__}: {error}") from error
     if len(raw) > MAX_MESSAGE_BYTES:
         raise EncodeError(f"{type(message).__name__} has {len(raw)} bytes, the limit is {MAX_MESSAGE_BYTES}")
     where = non_finite(msgspec.structs.asdict(message))
@@ -46,8 +51,8 @@ def decode(raw: bytes) -> AnyMessage:
         raise DecodeError(str(error)) from error
     if message.schema != SCHEMA_VERSION:
         raise DecodeError(f"schema version {message.schema}, this process reads {SCHEMA_VERSION}")
-    if message.cycle < 0 or not message.boot or not message.node:
-        raise DecodeError("node and boot must not be empty, cycle must not be negative")
+    if not message.boot or not message.node:
+        raise DecodeError("node and boot must not be empty")
     return message
 
 

@@ -6,11 +6,18 @@ unknown fields are ignored by readers; unknown numbers are `None` with a reason 
 Units are in the names. Ratios are 0-1. Weights of classes are integers on the scale of `cpu.weight`.
 """
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from schemas.version import SCHEMA_VERSION
+
+Int: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""A whole number of 64 bits. JSON has no limit, and a larger one would fail where it is first divided."""
+
+Weights: TypeAlias = dict[str, Int]
+"""Weights by class or profile. Not bounded to `cpu.weight`'s range here: the guard and the writer check that."""
 
 Phase: TypeAlias = Literal["before", "after"]
 Mode: TypeAlias = Literal["shadow", "canary", "active", "frozen"]
@@ -26,9 +33,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
 
     node: str
     boot: str
-    cycle: int
-    at: int
-    schema: int = SCHEMA_VERSION
+    cycle: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    at: Int
+    schema: Int = SCHEMA_VERSION
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------
@@ -45,7 +52,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     p95_seconds: float | None = None
     p99_seconds: float | None = None
     saturated: tuple[str, ...] = ()
-    requests: int = 0
+    requests: Int = 0
     requests_per_second: float | None = None
     over_ratio: float | None = None
     window_seconds: float | None = None
@@ -61,14 +68,14 @@ class ClassState(msgspec.Struct, frozen=True, kw_only=True):
     held it (no weight cures that). `waited_for` names the classes that ran above their share meanwhile.
     """
 
-    pods: int = 0
-    weight: int | None = None
-    pods_weight: int | None = None
+    pods: Int = 0
+    weight: Int | None = None
+    pods_weight: Int | None = None
     share: float | None = None
     cpu_cores: float | None = None
     pressure_ratio: float | None = None
     throttled_ratio: float | None = None
-    memory_bytes: int | None = None
+    memory_bytes: Int | None = None
     objective_seconds: float | None = None
     latency: Latency = Latency(reason="no_source")
     waited_for: tuple[str, ...] = ()
@@ -84,7 +91,7 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     group: str
     cls: str | None = None
-    weight: int | None = None
+    weight: Int | None = None
     skip: str | None = None
     cpu_cores: float | None = None
 
@@ -95,7 +102,7 @@ class Contention(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     contended: bool = False
-    cpus: int = 1
+    cpus: Int = 1
     busy_ratio: float | None = None
     pressure_ratio: float | None = None
     run_queue: float | None = None
@@ -106,10 +113,10 @@ class Contention(msgspec.Struct, frozen=True, kw_only=True):
 class Previous(msgspec.Struct, frozen=True, kw_only=True):
     """The last cycle's executed arm, as the collector saw it confirmed by the actuator."""
 
-    cycle: int
+    cycle: Int
     outcome: str
     arm: str | None = None
-    weights: dict[str, int] | None = None
+    weights: Weights | None = None
 
 
 class State(Message, frozen=True, kw_only=True, tag="state"):
@@ -138,7 +145,7 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
 
     policy: str
     arm: str
-    weights: dict[str, int] | None = None
+    weights: Weights | None = None
     propensity: float = 1.0
     propensities: dict[str, float] = {}
     scores: dict[str, float] = {}
@@ -146,7 +153,7 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
     explored: bool = False
     reason: str | None = None
     decide_seconds: float | None = None
-    policy_updates: int = 0
+    policy_updates: Int = 0
 
 
 VerdictOutcome: TypeAlias = Literal["allow", "clamp", "hold", "refuse", "late"]
@@ -164,13 +171,13 @@ class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
     execute: bool
     mode: Mode
     arm: str | None = None
-    weights: dict[str, int] | None = None
+    weights: Weights | None = None
     rule: str | None = None
     reason: str | None = None
     propensity: float | None = None
-    deadline: int | None = None
-    changes_left: int | None = None
-    previous_weights: dict[str, int] | None = None
+    deadline: Int | None = None
+    changes_left: Int | None = None
+    previous_weights: Weights | None = None
 
 
 class PodWrite(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,9 +185,9 @@ class PodWrite(msgspec.Struct, frozen=True, kw_only=True):
 
     uid: str
     group: str
-    before: int | None = None
-    wanted: int | None = None
-    after: int | None = None
+    before: Int | None = None
+    wanted: Int | None = None
+    after: Int | None = None
     result: str = "applied"
     reason: str | None = None
     name: str = ""
@@ -194,7 +201,7 @@ class Actuation(Message, frozen=True, kw_only=True, tag="actuation"):
 
     outcome: ActuationOutcome
     arm: str | None = None
-    weights: dict[str, int] | None = None
+    weights: Weights | None = None
     writes: tuple[PodWrite, ...] = ()
     rule: str | None = None
     reason: str | None = None
@@ -236,7 +243,7 @@ class Command(Message, frozen=True, kw_only=True, tag="command"):
     verb: CommandVerb
     by: str
     reason: str
-    weights: dict[str, int] | None = None
+    weights: Weights | None = None
     mode: Mode | None = None
     p99_before_seconds: float | None = None
     p99_after_seconds: float | None = None

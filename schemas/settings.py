@@ -4,7 +4,8 @@ Each service adds a section of its own (`services/<name>/config.py`). Structs fo
 setting is an error at start and not a silent default. `runtime/config.py` loads them.
 """
 
-from typing import Annotated, Literal, TypeAlias
+import re
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +21,9 @@ KERNEL_MAX_WEIGHT = 10_000
 Seconds: TypeAlias = Annotated[float, Meta(gt=0.0, le=86_400.0)]
 Ratio: TypeAlias = Annotated[float, Meta(ge=0.0, le=1.0)]
 Weight: TypeAlias = Annotated[int, Meta(ge=KERNEL_MIN_WEIGHT, le=KERNEL_MAX_WEIGHT)]
+
+
+_CLASS_NAME: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_]{0,62}")
 
 
 class SettingsError(ValueError):
@@ -126,6 +130,11 @@ class Shared(Section, frozen=True, kw_only=True):
             raise SettingsError("classes: none are defined; leave the section out for the default three")
         values: dict[str, str] = {}
         for name, spec in self.classes.items():
+            if not _CLASS_NAME.fullmatch(name) or name == "node":  # `node.…` are the node's own features
+                raise SettingsError(
+                    f"classes.{name}: is not a name for a class; use letters, digits, '-' and '_', and not 'node' "
+                    f"(label_values may hold any text)"
+                )
             if spec.kind == "latency" and spec.objective_p99_seconds is None:
                 raise SettingsError(
                     f"classes.{name}: has no objective; set classes.{name}.objective_p99_seconds (seconds), "

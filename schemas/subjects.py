@@ -13,7 +13,8 @@ ROOT: Final = "trimtab.v1"
 KINDS: Final = ("state", "action", "verdict", "actuation", "reward", "command")
 SERVICES: Final = ("collector", "decider", "guard", "actuator", "rewarder")
 
-_NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NODE = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 
 
 def node_token(node: str) -> str:

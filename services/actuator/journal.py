@@ -1,12 +1,15 @@
 """The journal's file: appended, and synced to disk before a group is written for the first time."""
 
 import contextlib
+import errno
+import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.errors import HostError
-from services.actuator.core.journal_format import JournalDamaged, header, line_of, records_of
+from services.actuator.core.journal_format import JournalDamaged, header, lines_of, records_of
+from services.actuator.core.records import Record
 
 
 class Journal:
@@ -16,64 +19,106 @@ class Journal:
         self._path = path
         self._boot_id = boot_id
         self._descriptor = -1
+        self._lock = -1
+        self.size_bytes = 0
 
-    def open(self) -> tuple[list[Mapping[str, object]], str | None]:
-        """The records of an earlier run, and a word if the file was damaged and set aside. Raises HostError."""
+    @property
+    def is_sound(self) -> bool:
+        """Whether an append would reach the file that a restart reads: open, whole, and not removed meanwhile."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            raw = self._path.read_bytes() if self._path.exists() else b""
-        except OSError as error:
-            raise self._unusable(error) from error
+            return self._descriptor >= 0 and os.fstat(self._descriptor).st_nlink > 0
+        except OSError:
+            return False
+
+    def open(self) -> tuple[list[Record], str | None]:
+        """The records of an earlier run, and a word if the file was damaged and set aside. Raises HostError."""
+        aside = self._path.with_suffix(".set-aside")
         trouble: str | None = None
         try:
-            records = records_of(raw, self._boot_id)
-        except JournalDamaged as error:
-            aside = self._path.with_suffix(".set-aside")
-            with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            raw = self._path.read_bytes() if self._path.exists() else b""
+            try:
+                records = records_of(raw, self._boot_id)
+            except JournalDamaged as error:
                 self._path.replace(aside)
-            records, trouble = [], f"{self._path}: {error}; set aside as {aside.name}"
-        self._reopen(records)
+                records, trouble = [], f"{self._path}: {error}; set aside as {aside.name}"
+        except OSError as error:
+            raise self._unusable(error) from error
+        self.rewrite(records)
         return records, trouble
 
-    def append(self, records: list[Mapping[str, object]], *, sync: bool) -> None:
-        """Adds records; with `sync` they are on disk when this returns. Raises HostError (disk full, for one)."""
-        block = b"".join(line_of(record) for record in records)
+    def append(self, records: Sequence[Record], *, sync: bool) -> None:
+        """Adds records; with `sync` they are on disk when this returns. Raises HostError (disk full, for one): then
+        none of them is in the file, nor a part of one, which would spoil all that follows.
+        """
+        block = lines_of(records)
         try:
-            written = os.write(self._descriptor, block)
-            if written != len(block):
-                raise OSError(28, os.strerror(28))
+            if self._descriptor < 0:
+                raise OSError(errno.EBADF, "it is not open")
+            rest = memoryview(block)
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
             if sync:
                 os.fsync(self._descriptor)
         except OSError as error:
+            self._take_back()
             raise self._unusable(error) from error
+        self.size_bytes += len(block)
 
-    def clear(self) -> None:
-        """Everything was restored: starts an empty journal."""
-        self._reopen([])
+    def rewrite(self, records: Sequence[Record]) -> None:
+        """Replaces the file by a clean one with these records. Raises HostError: then the old one is still in use."""
+        fresh = self._path.with_suffix(".new")
+        block = header(self._boot_id) + lines_of(records)
+        try:
+            with fresh.open("wb") as file:
+                file.write(block)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._path)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except OSError as error:
+            raise self._unusable(error) from error
+        self._close_file()
+        self._descriptor, self.size_bytes = descriptor, len(block)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file and lets another actuator have it."""
+        self._close_file()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _take_back(self) -> None:
+        """Cuts off what a failed append left. Where even that fails the file is given up: see `is_sound`."""
+        if self._descriptor >= 0:
+            try:
+                os.ftruncate(self._descriptor, self.size_bytes)
+            except OSError:
+                self._close_file()
+
+    def _close_file(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _reopen(self, records: list[Mapping[str, object]]) -> None:
-        """Replaces the file by a clean one with these records, so that it never ends in a torn line."""
-        self.close()
-        fresh = self._path.with_suffix(".new")
+    def _take_lock(self) -> None:
+        """One actuator per journal: a second one would restore under the first one's feet. Raises HostError."""
+        if self._lock >= 0:
+            return
+        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            with fresh.open("wb") as file:
-                file.write(header(self._boot_id) + b"".join(line_of(record) for record in records))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._path)
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        except OSError as error:
-            raise self._unusable(error) from error
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise HostError(
+                f"actuator.journal: {self._path}: another actuator runs on it; stop that one, or set another journal"
+            ) from error
+        self._lock = descriptor
 
     def _unusable(self, error: OSError) -> HostError:
         return HostError(
-            f"actuator.journal: {self._path}: {error.strerror}; nothing is written without a journal: "
+            f"actuator.journal: {self._path}: {error.strerror or error}; nothing is written without a journal: "
             f"set actuator.journal to a writable path"
         )
 

@@ -2,21 +2,19 @@
 
 import time
 from collections import OrderedDict
-from pathlib import Path
 
 from runtime.errors import HostError
 from runtime.host_roots import HostRoots, find_roots
 from runtime.lifecycle import Context
 from schemas.messages import Actuation, ActuationOutcome, Command, Heartbeat, Mode, PodWrite, State, Verdict
 from schemas.order import CycleOrder
-from services.actuator.cgroup_writer import CgroupWriter
 from services.actuator.config import ActuatorConfig
 from services.actuator.core.dead_man import DeadMan
 from services.actuator.core.outcome import outcome_of
 from services.actuator.core.solver import Target, solve
-from services.actuator.journal import Journal, boot_id
 from services.actuator.metrics import ActuatorMetrics
-from services.actuator.weights import Batch, Weights
+from services.actuator.recover import open_weights
+from services.actuator.weights import Batch
 
 _MEMORY = 4
 _PROBE_SECONDS = 60.0
@@ -32,14 +30,7 @@ class ActuatorService:
         self._config = context.config.section("actuator", ActuatorConfig)
         self._metrics = ActuatorMetrics(context.metrics.registry)
         self._roots: HostRoots = find_roots(context.config.host)
-        self._weights = Weights(
-            CgroupWriter(self._roots.cgroup_root, self._roots.pods_root),
-            Journal(Path(self._config.journal), boot_id(self._roots.proc_root)),
-            self._metrics,
-            context.log,
-            foreign_limit=self._config.foreign_writes_to_yield,
-            yield_seconds=self._config.yield_seconds,
-        )
+        self._weights = open_weights(self._config, self._roots, self._metrics, context.log)
         self._dead_man = DeadMan(self._config.dead_man_seconds, context.clock.monotonic())
         self._order = CycleOrder()
         self._states: OrderedDict[tuple[str, int], tuple[State, float]] = OrderedDict()

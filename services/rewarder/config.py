@@ -20,7 +20,7 @@ class RewarderConfig(Section, frozen=True, kw_only=True):
     """Worth of throughput classes having the whole node, once all objectives hold."""
 
     oscillation_weight: Ratio = 0.05
-    """Cost of moving every weight by the full range. Small: it decides between equals and never against an objective."""
+    """Cost of moving every weight by the full range. Small: it decides between equals, never against an objective."""
 
     min_requests: Annotated[int, Meta(ge=1)] = 20
     """Requests that the second window needs before its latency is evidence, as in `guard.min_requests`."""

@@ -5,57 +5,77 @@ and is dropped; a bad line before the end means that the file is not to be trust
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
-VERSION = 1
+from services.actuator.core.records import Record
+
+VERSION = 2
+
+T = TypeVar("T")
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="journal"):
+    """The first line: whose journal this is. `version` of the format, `boot_id` of the machine."""
+
+    version: int
+    boot_id: str
 
 
 class JournalDamaged(ValueError):
     """The text is no journal of this machine's boot; the message says why."""
 
 
-def line_of(record: Mapping[str, object]) -> bytes:
-    """The record as one line."""
-    body = msgspec.json.encode(record)
-    return b"%08x %s\n" % (zlib.crc32(body), body)
+_header: msgspec.json.Decoder[Header] = msgspec.json.Decoder(Header)
+_record: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+
+
+def lines_of(records: Iterable[Record | Header]) -> bytes:
+    """The records as lines."""
+    bodies = [msgspec.json.encode(record) for record in records]
+    return b"".join(b"%08x %s\n" % (zlib.crc32(body), body) for body in bodies)
 
 
 def header(boot_id: str) -> bytes:
     """The first line."""
-    return line_of({"kind": "journal", "version": VERSION, "boot_id": boot_id})
+    return lines_of([Header(version=VERSION, boot_id=boot_id)])
 
 
-def records_of(raw: bytes, boot_id: str) -> list[Mapping[str, object]]:
+def records_of(raw: bytes, boot_id: str) -> list[Record]:
     """All records after the header. Raises JournalDamaged; an empty file has none."""
     if not raw:
         return []
-    lines = raw.split(b"\n")
-    complete, torn = lines[:-1], lines[-1]
-    records: list[Mapping[str, object]] = []
-    for number, line in enumerate(complete, start=1):
-        record = _record(line)
-        if record is None:
-            if number == len(complete) and not torn and number > 1:
-                break  # the last line was cut and a newline followed: still the last write
-            raise JournalDamaged(f"line {number} does not match its checksum")
-        records.append(record)
-    if not records or records[0].get("kind") != "journal":
+    *complete, torn = raw.split(b"\n")
+    if not complete:
         raise JournalDamaged("it has no header")
-    if records[0].get("version") != VERSION:
-        raise JournalDamaged(f"it is of version {records[0].get('version')}, this release reads {VERSION}")
-    if records[0].get("boot_id") != boot_id:
+    head = _decoded(_header, _body(complete[0], 1), 1)
+    if head.version != VERSION:
+        raise JournalDamaged(f"it is of version {head.version}, this release reads {VERSION}")
+    if head.boot_id != boot_id:
         raise JournalDamaged("it is of an earlier boot of this machine: those groups are gone")
-    return records[1:]
+    records: list[Record] = []
+    for number, line in enumerate(complete[1:], start=2):
+        try:
+            body = _body(line, number)
+        except JournalDamaged:
+            if number == len(complete) and not torn:
+                break  # the last line was cut and a newline followed: still the last write
+            raise
+        records.append(_decoded(_record, body, number))
+    return records
 
 
-def _record(line: bytes) -> Mapping[str, object] | None:
+def _body(line: bytes, number: int) -> bytes:
     checksum, _, body = line.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(body):
+        raise JournalDamaged(f"line {number} does not match its checksum")
+    return body
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes, number: int) -> T:
     try:
-        if int(checksum, 16) != zlib.crc32(body):
-            return None
-        record = msgspec.json.decode(body)
-    except (ValueError, msgspec.DecodeError):
-        return None
-    return record if isinstance(record, dict) else None
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise JournalDamaged(f"line {number} is no record that this release knows: {error}") from error

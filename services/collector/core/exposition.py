@@ -48,7 +48,7 @@ def _lines_of(page: str, name: str) -> Iterator[str]:
 
 def _families(text: str, *, is_openmetrics: bool) -> Iterable[Metric]:
     if is_openmetrics:
-        opened: Iterable[Metric] = openmetrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+        opened: Iterable[Metric] = openmetrics.text_string_to_metric_families(text)
         return opened
     families: Iterable[Metric] = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # it has no types
     return families

@@ -26,11 +26,12 @@ class Breaker:
 
     def blocks(self, now: float) -> str | None:
         """Why no change may be tried now, or None. Half-open lets one change through at a time."""
-        state = self.state(now)
-        if state == "open":
-            left = self.cool_down_seconds - (now - (self._opened_at or now))
+        if self._opened_at is None:
+            return None
+        left = self.cool_down_seconds - (now - self._opened_at)
+        if left > 0:
             return f"the breaker is open for another {left:.0f} s: {len(self._rollbacks)} rollbacks"
-        if state == "half_open" and self._trying:
+        if self._trying:
             return "the breaker is half open: the one change under trial has not been judged"
         return None
 

@@ -47,20 +47,22 @@ def find_regression(
 ) -> tuple[Evidence, Regression | None]:
     """The worst regression over all classes with an objective, or what else the evidence says.
 
-    `keep` needs at least one class that says so and none that is unknown while it had requests before.
+    `keep` needs at least one class that says so and none that is unknown while it had requests before: a class that
+    vanished with its requests speaks for nothing, an idle one does not stand in the way.
     """
     worst: Regression | None = None
     said: set[Evidence] = set()
     for name, then in before.classes.items():
-        now = after.classes.get(name)
-        if then.objective_seconds is None or now is None:
+        if then.objective_seconds is None:
             continue
+        now = after.classes.get(name)
         old, old_saturated = _p99(then.latency, min_requests)
-        new, new_saturated = _p99(now.latency, min_requests)
+        new, new_saturated = _p99(now.latency, min_requests) if now is not None else (None, False)
         evidence = compare(old, new, limit_ratio, floor_ratio * then.objective_seconds)
         if old_saturated or (new_saturated and evidence == "keep"):
             evidence = "unknown"
-        said.add(evidence)
+        if evidence != "unknown" or then.latency.requests > 0:
+            said.add(evidence)
         if evidence != "regressed" or old is None or new is None:
             continue
         if worst is None or new / old > worst.after_seconds / worst.before_seconds:

@@ -14,10 +14,14 @@ import msgspec
 from schemas.messages import Action, Mode, State, VerdictOutcome
 from schemas.settings import WeightSettings
 
+_ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Situation:
-    """All that a rule may look at. Ages and budgets are in seconds, measured by the guard's own clock."""
+    """All that a rule may look at. Ages and budgets are in seconds, measured by the guard's own clock.
+
+    `since_moved_seconds` is how long ago the guard last let weights move, or ordered them back.
+    """
 
     state: State
     mode: Mode
@@ -30,11 +34,12 @@ class Situation:
     changes_left: int
     require_contention: bool
     breaker_open: str | None = None
+    since_moved_seconds: float = math.inf
 
     @property
     def current(self) -> dict[str, int]:
-        """The class weights in force, for the classes that have pods with weights."""
-        return {name: seen.weight for name, seen in self.state.classes.items() if seen.weight is not None}
+        """The class weights in force, for the classes that have pods with weights (a weight of 0 is none: idle)."""
+        return {name: seen.weight for name, seen in self.state.classes.items() if seen.weight and seen.weight > 0}
 
 
 @dataclass(frozen=True)
@@ -75,20 +80,22 @@ class Budget:
 
 
 class Freshness:
-    """Prevents acting on an old picture."""
+    """Prevents acting on an old picture: one of long ago, or one from before weights last moved, which would let two
+    steps count as one.
+    """
 
     name = "freshness"
 
     def __call__(self, action: Action, situation: Situation) -> Finding | None:  # noqa: ARG002 - the protocol's shape
-        """Refused beyond the age limit."""
-        if situation.state_age_seconds <= situation.max_state_age_seconds:
-            return None
-        return Finding(
-            self.name,
-            "refuse",
-            f"the state is {situation.state_age_seconds:.1f} s old, "
-            f"the limit is {situation.max_state_age_seconds:.1f} s",
-        )
+        """Refused beyond the age limit, and if older than the last change."""
+        age = situation.state_age_seconds
+        if age > situation.max_state_age_seconds:
+            reason = f"the state is {age:.1f} s old, the limit is {situation.max_state_age_seconds:.1f} s"
+            return Finding(self.name, "refuse", reason)
+        if age > situation.since_moved_seconds:
+            moved = situation.since_moved_seconds
+            return Finding(self.name, "refuse", f"the state is {age:.1f} s old, weights moved {moved:.1f} s ago")
+        return None
 
 
 class Frozen:
@@ -177,16 +184,20 @@ class MaxStep:
     name = "max_step"
 
     def __call__(self, action: Action, situation: Situation) -> Finding | None:
-        """Clamped toward the proposal, all classes by the same part of the way, so that their order is kept."""
-        current, limit = situation.current, situation.limits.max_step_ratio
+        """Clamped toward the proposal, all classes by the same part of the way, so that their order is kept. Refused
+        where a weight stands so far outside the bounds that no step leads back into them.
+        """
+        current, limits, limit = situation.current, situation.limits, situation.limits.max_step_ratio
         target = {name: weight for name, weight in (action.weights or {}).items() if name in current}
+        for name in sorted(target):
+            if not limits.min_weight / limit <= current[name] <= limits.max_weight * limit:
+                reason = f"{name}: from weight {current[name]} no step of {limit:g} leads into the bounds"
+                return Finding(self.name, "refuse", reason)
         widest = max((abs(math.log(weight / current[name])) for name, weight in target.items()), default=0.0)
         if widest <= math.log(limit) * (1 + 1e-9):
             return None
         part = math.log(limit) / widest
-        clamped = {
-            name: toward(current[name], weight, part, limit, situation.limits) for name, weight in target.items()
-        }
+        clamped = {name: toward(current[name], weight, part, limits) for name, weight in target.items()}
         return Finding(self.name, "clamp", f"a step of {math.exp(widest):.1f} is beyond the ratio {limit:g}", clamped)
 
 
@@ -267,9 +278,12 @@ def replace_weights(action: Action, weights: Mapping[str, int]) -> Action:
     return msgspec.structs.replace(action, weights=dict(weights))
 
 
-def toward(start: int, target: int, part: float, limit: float, bounds: WeightSettings) -> int:
-    """`part` of the way from `start` to `target` in ratios, as an integer that keeps the step ratio and the bounds."""
-    wish = start * math.exp(part * math.log(target / start))
-    lowest, highest = math.ceil(start / limit - 1e-9), math.floor(start * limit + 1e-9)
-    step = max(lowest, min(highest, round(wish)))
-    return max(bounds.min_weight, min(bounds.max_weight, step))
+def toward(start: int, target: int, part: float, limits: WeightSettings) -> int:
+    """`part` of the way from `start` to `target` in ratios, as an integer that keeps the step ratio and the bounds.
+
+    `start` is at most one step outside the bounds and `target` within them, so that there is such an integer.
+    """
+    wish = round(start * math.exp(part * math.log(target / start)))
+    lowest = math.ceil(start / limits.max_step_ratio - _ROUNDING)
+    highest = math.floor(start * limits.max_step_ratio + _ROUNDING)
+    return max(lowest, limits.min_weight, min(highest, limits.max_weight, wish))

@@ -1,0 +1,216 @@
+"""A rig: a stage, a NATS server and the five services, heard by one listener. The demo and the tests run on it."""
+
+import asyncio
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lab.recording import Recording
+from lab.stage import Stage
+from runtime.bus import Received
+from runtime.errors import TrimtabError
+from runtime.fleet import Fleet
+from runtime.nats_bus import NatsBus, connect, ignore_events
+from runtime.nats_server import HOST, EmbeddedServer
+from runtime.settings import BusSettings
+from schemas.codec import DecodeError, decode, encode
+from schemas.messages import AnyMessage, Command, Heartbeat, Mode, State
+from schemas.subjects import ROOT, SERVICES, message_id, subject_of
+
+NODE = "demo"
+OBJECTIVES_SECONDS = {"latency-critical": 0.1, "default": 0.25}
+_READY_SECONDS = 90.0
+
+
+def _ignore(message: AnyMessage) -> None:
+    """For a rig that nobody watches."""
+
+
+@dataclass(frozen=True)
+class RigOptions:
+    """How the rig is set up. `port` 0: any free one. `flags` go to every service."""
+
+    run_dir: Path
+    port: int = 0
+    seed: int = 1
+    tick_seconds: float = 2.0
+    flags: tuple[str, ...] = ()
+
+
+@dataclass
+class Rig:
+    """Started once, closed once; closing restores every weight and removes everything."""
+
+    stage: Stage
+    options: RigOptions
+    on_message: Callable[[AnyMessage], None] = _ignore
+    url: str = ""
+    originals: dict[str, str] = field(default_factory=dict)
+    last_state: State | None = None
+    fleet: Fleet = field(init=False)
+    bus: NatsBus | None = None
+    server: EmbeddedServer = field(init=False)
+    recording: Recording = field(init=False)
+    _ready: set[str] = field(default_factory=set)
+    _all_ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        """Makes the run's folders; nothing is started yet."""
+        run_dir = self.options.run_dir
+        for folder in ("logs", "records"):
+            (run_dir / folder).mkdir(parents=True, exist_ok=True)
+        self.server = EmbeddedServer(run_dir / "nats", self.options.port)
+        self.fleet = Fleet(run_dir / "trimtab.yaml", run_dir, flags=self.options.flags, place=self.stage.place)
+        self.recording = Recording(run_dir / "recording.jsonl")
+
+    async def start_server(self) -> str:
+        """The server alone; its URL."""
+        self.url = await self.server.start()
+        _write(self.options.run_dir / "nats.url", self.url + "\n")
+        return self.url
+
+    async def start(self) -> None:
+        """The stage and the five services, ready. Raises TrimtabError."""
+        if not self.url:
+            await self.start_server()
+        await self.stage.open(self.options.run_dir)
+        self.originals = self.stage.weights()
+        write_config(self.stage, self.options, self.url)
+        self.bus = await connect(BusSettings(url=self.url), "trimtab-rig", ignore_events)
+        await self.bus.subscribe(f"{ROOT}.>", self._hear, limit=10_000)
+        await self.fleet.start()
+        await self._until_ready()
+
+    async def close(self) -> bool:
+        """Ends everything, the services first; whether every weight is what it was."""
+        await self.fleet.stop()
+        restored = bool(self.originals) and self.stage.weights() == self.originals
+        if self.bus is not None:
+            await self.bus.close()
+        await self.server.stop()
+        left = await self.stage.close()
+        self.recording.close()
+        return restored and not left
+
+    async def order(self, mode: Mode, reason: str, by: str = "trimtab demo") -> None:
+        """Orders a mode, as an operator does."""
+        state = self.last_state
+        command = Command(
+            node=NODE,
+            boot=state.boot if state else "operator",
+            cycle=state.cycle if state else 0,
+            at=time.time_ns(),
+            verb="mode",
+            by=by,
+            reason=reason,
+            mode=mode,
+            id=secrets.token_hex(4),
+        )
+        assert self.bus is not None
+        await self.bus.publish(subject_of(command), encode(command), msg_id=message_id(command))
+
+    @property
+    def failed(self) -> "asyncio.Future[str]":
+        """Set when a service cannot start."""
+        assert self.fleet.supervisor.failed is not None
+        return self.fleet.supervisor.failed
+
+    async def _hear(self, received: Received) -> None:
+        self.recording.add(received, time.time_ns())
+        try:
+            message = decode(received.payload)
+        except DecodeError:
+            return
+        if isinstance(message, Heartbeat):
+            self._ready.add(message.service)
+            if self._ready >= set(SERVICES):
+                self._all_ready.set()
+        elif isinstance(message, State):
+            self.last_state = message
+        self.on_message(message)
+
+    async def _until_ready(self) -> None:
+        waiting = asyncio.ensure_future(self._all_ready.wait())
+        waits: set[asyncio.Future[Any]] = {waiting, self.failed}
+        await asyncio.wait(waits, timeout=_READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        ready = waiting.done()
+        waiting.cancel()
+        if self.failed.done():
+            raise TrimtabError(self.failed.result())
+        if not ready:
+            missing = ", ".join(sorted(set(SERVICES) - self._ready))
+            raise TrimtabError(f"not ready after {_READY_SECONDS:g} s: {missing}; see {self.options.run_dir / 'logs'}")
+
+
+def write_config(stage: Stage, options: RigOptions, url: str) -> None:
+    """`trimtab.yaml` and `workloads.yaml` of the run: what a person would write for this stage."""
+    run_dir, tick = options.run_dir, options.tick_seconds
+    workloads = [
+        {
+            "uid": pod.uid,
+            "name": pod.name,
+            "group": pod.group,
+            "labels": {"trimtab.dev/workload-class": pod.cls},
+            "metrics_url": pod.metrics_url,
+            "latency_metric": pod.latency_metric,
+        }
+        for pod in stage.pods
+    ]
+    _write(run_dir / "workloads.yaml", msgspec.yaml.encode({"workloads": workloads}).decode())
+    config: dict[str, object] = {
+        "version": 1,
+        "node": NODE,
+        "mode": "shadow",
+        "loop": {"tick_seconds": tick, "settle_seconds": round(tick * 0.45, 3)},
+        "weights": {"max_changes_per_minute": round(60.0 / tick)},
+        "classes": {
+            "latency-critical": {"objective_p99_seconds": OBJECTIVES_SECONDS["latency-critical"]},
+            "default": {"objective_p99_seconds": OBJECTIVES_SECONDS["default"], "importance": 0.5},
+            "batch": {"kind": "throughput"},
+        },
+        "bus": {"url": url},
+        "http": {"base_port": _free_ports(len(SERVICES))},
+        "host": {
+            "cgroup_root": stage.host.cgroup_root,
+            "pods_root": stage.host.pods_root,
+            "proc_root": stage.host.proc_root,
+            "simulated": stage.host.simulated,
+        },
+        "collector": {
+            "workloads": str(run_dir / "workloads.yaml"),
+            "scrape_timeout_seconds": round(min(1.0, tick * 0.2), 3),
+            "max_window_seconds": round(6 * tick, 3),
+        },
+        "decider": {"seed": options.seed},
+        "guard": {"regression_floor_ratio": 1.0, "apply_within_seconds": round(min(0.5, tick * 0.25), 3)},
+        "actuator": {"journal": str(run_dir / "journal"), "dead_man_seconds": round(max(5.0, 3 * tick), 3)},
+    }
+    _write(run_dir / "trimtab.yaml", msgspec.yaml.encode(config).decode())
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _free_ports(count: int) -> int:
+    """The first of `count` ports in a row that nothing listens on; 0 (any) if none are found."""
+    for base in range(9401, 9401 + 100 * count, count):
+        if all(_is_free(port) for port in range(base, base + count)):
+            return base
+    return 0
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,68 @@
+"""The whole loop on the real kernel: real workloads, real contention, real weights; and the demo as people run it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.cgroup_sandbox import open_sandbox
+from lab.cgroup_stage import CgroupStage
+from lab.rig import Rig, RigOptions
+from tests.integration.test_loop import Ear
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.mark.timeout(240)
+async def test_the_loop_steers_real_groups_and_survives_kill_9_of_the_actuator(sandbox, tmp_path):
+    sandbox.remove()  # the stage opens one of its own under the same name; the fixture told that it can
+    ear = Ear()
+    stage = CgroupStage(duration_seconds=200.0, seed=1)
+    rig = Rig(stage, RigOptions(tmp_path, tick_seconds=2.0), on_message=ear)
+    try:
+        await rig.start()
+        assert rig.originals and set(rig.originals.values()) == {"10\n", "157\n", "4\n"}
+        await stage.start_batch()
+        await rig.order("active", "a test")
+        await ear.until(lambda _: len(ear.applied()) >= 1)
+        assert stage.weights() != rig.originals
+        old = rig.fleet.pids()["actuator"]
+        os.kill(old, signal.SIGKILL)
+        await ear.until(lambda _: rig.fleet.pids()["actuator"] != old)
+        before = len(ear.applied())
+        await ear.until(lambda _: len(ear.applied()) > before)
+    finally:
+        assert await rig.close()
+    assert not list(Path(stage.host.cgroup_root).glob("trimtab-demo-*"))
+
+
+@pytest.mark.timeout(400)
+def test_the_demo_brings_the_p99_down_to_a_quarter_at_most(sandbox, tmp_path):
+    sandbox.remove()
+    out = tmp_path / "out.json"
+    argv = [sys.executable, "-m", "cli", "demo", "--duration", "60", "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run([*argv, "--json", str(out)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    report = json.loads(out.read_text())
+    assert report["backend"] == "cgroup"
+    assert len(set(report["pids"].values())) == 5
+    assert report["restored"] is True
+    assert report["counts"]["applied"] >= 1
+    phases = report["phases"]
+    assert phases["controlled"]["batch"]["work_per_second"] > 0
+    controlled, baseline = (phases[name]["latency-critical"]["p99_ms"] for name in ("controlled", "baseline"))
+    print(done.stdout)
+    assert controlled <= baseline / 4
+    assert not list(Path(open_sandbox_root()).glob("trimtab-demo-*"))
+
+
+def open_sandbox_root() -> str:
+    probe = open_sandbox()
+    try:
+        return str(probe.base)
+    finally:
+        probe.remove()

@@ -1,0 +1,123 @@
+"""Runs one service object on a `MemoryBus` and a `ManualClock`: no process, no network, no waiting."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from runtime.clock import ManualClock, settle
+from runtime.config import Config, load
+from runtime.health import Health
+from runtime.lifecycle import Context, Service
+from runtime.logs import get_log
+from runtime.memory_bus import MemoryBus
+from runtime.messenger import Messenger
+from runtime.metrics import CommonMetrics
+from schemas.codec import decode, encode
+from schemas.messages import AnyMessage
+from schemas.settings import Section
+from schemas.subjects import message_id, subject_of
+from tests.support.builders import NODE
+
+M = TypeVar("M", bound=AnyMessage)
+S = TypeVar("S", bound=Service)
+
+
+@dataclass
+class Harness(Generic[S]):
+    """A service under test, and its world. `inject` plays the others; `sent` is what the service said."""
+
+    service: S
+    context: Context
+    bus: MemoryBus
+    clock: ManualClock
+    _injected: list[int] = field(default_factory=list)
+    _running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Starts it and runs its `run`, until the harness ends."""
+        await self.service.start()
+        self._running = asyncio.create_task(self.service.run())
+        await settle()
+
+    async def inject(self, *messages: AnyMessage, let_work: bool = True) -> None:
+        """Publishes what another service would, and lets the service work on it.
+
+        With `let_work=False` the messages only lie in the queues: the service sees them with what comes next.
+        """
+        for message in messages:
+            self._injected.append(len(self.bus.history))
+            await self.bus.publish(subject_of(message), encode(message), msg_id=message_id(message))
+        if let_work:
+            await settle()
+
+    async def advance(self, seconds: float) -> None:
+        """Moves the clock and lets the service work."""
+        await self.clock.advance(seconds)
+
+    def sent(self, kind: type[M]) -> list[M]:
+        """What the service itself published of one kind, in order."""
+        own = [item for index, item in enumerate(self.bus.history) if index not in self._injected]
+        return [message for item in own if isinstance(message := decode(item.payload), kind)]
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The value of one sample, 0 if it has none yet."""
+        value = self.context.metrics.registry.get_sample_value(name, labels)
+        return 0.0 if value is None else value
+
+    def dropped(self, kind: str, reason: str) -> float:
+        """How many messages of a kind were dropped for a reason."""
+        return self.metric("trimtab_messages_dropped_total", kind=kind, reason=reason)
+
+    async def stop(self) -> None:
+        """Ends `run`, then the service, as the lifecycle does."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+            self._running = None
+        await self.service.stop()
+        await self.context.messenger.stop()
+
+
+def config_of(name: str, section: type[Section], settings: Mapping[str, Any] | None = None) -> Config:
+    """A checked configuration; `settings` are dotted paths. The environment is not read."""
+    values = {"node": NODE, **(settings or {})}
+    return load({name: section}, overrides=[(path, value, "test") for path, value in values.items()], env={})
+
+
+@asynccontextmanager
+async def harness(
+    name: str,
+    section: type[Section],
+    create: Callable[[Context], S],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    start: bool = True,
+    bus: MemoryBus | None = None,
+    clock: ManualClock | None = None,
+    boot: str = "service-boot",
+    may_fail: bool = False,
+) -> AsyncIterator[Harness[S]]:
+    """The service in a harness, started unless told not to; stopped at the end.
+
+    A bus can be given to start with a history. At the end no handler may have raised, unless `may_fail`.
+    """
+    config = config_of(name, section, settings)
+    bus, clock = bus or MemoryBus(), clock or ManualClock()
+    metrics, log = CommonMetrics(name), get_log(name, node=config.shared.node, pid=os.getpid())
+    health = Health(stall_seconds=60.0, last_beat=clock.monotonic())
+    context = Context(
+        config, Messenger(bus, config.shared.node, metrics, clock, log), metrics, health, clock, log, boot=boot
+    )
+    made: Harness[S] = Harness(create(context), context, bus, clock)
+    try:
+        if start:
+            await made.start()
+        yield made
+    finally:
+        await made.stop()
+        await bus.close()
+    if not may_fail:
+        assert bus.errors == []
