@@ -4,7 +4,6 @@ It makes groups, sets first weights and places processes; steering weights is th
 """
 
 import contextlib
-import errno
 import os
 import re
 import signal
@@ -117,16 +116,20 @@ def remove_stale(base: Path) -> None:
 
 
 def _base(root: Path) -> Path:
-    if os.access(root / "cgroup.subtree_control", os.W_OK) and os.access(root / "cgroup.procs", os.W_OK):
+    if _may_write(root / "cgroup.subtree_control") and _may_write(root / "cgroup.procs"):
         return root
     own = _own_group()
     base = root / own.lstrip("/")
-    if own and os.access(base, os.W_OK) and os.access(base / "cgroup.subtree_control", os.W_OK):
+    if own and _may_write(base) and _may_write(base / "cgroup.subtree_control"):
         return base
     raise SandboxUnavailable(
         f"{root} belongs to root, and this process's own group is not delegated to it",
         "run as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes make demo",
     )
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=True)
 
 
 def _own_group() -> str:
@@ -141,21 +144,16 @@ def _claim_cpu(sandbox: CgroupSandbox) -> None:
     """Makes children of the base have `cpu.weight`; remembers how to undo it. A delegated group's own processes must
     leave it first, since a group with processes cannot hand a controller on.
     """
-    control = sandbox.base / "cgroup.subtree_control"
-    if "cpu" in parse_controllers(control.read_text(encoding="ascii")):
-        return
-    try:
-        _write(control, "+cpu")
-    except OSError as error:
-        if error.errno != errno.EBUSY:
-            raise
-        leaf = sandbox.base / f"{sandbox.path.name}-shell"
+    base, control = sandbox.base, sandbox.base / "cgroup.subtree_control"
+    is_root_group = not (base / "cgroup.type").exists()
+    if not is_root_group and (base / "cgroup.procs").read_text(encoding="ascii").strip():
+        leaf = base / f"{sandbox.path.name}-shell"
         leaf.mkdir()
-        sandbox._undo.append(leaf.rmdir)  # noqa: SLF001 - the sandbox under construction
-        sandbox._undo.append(lambda: _move_all(leaf, sandbox.base))  # noqa: SLF001 - as above
-        _move_all(sandbox.base, leaf)
+        sandbox._undo += [leaf.rmdir, lambda: _move_all(leaf, base)]  # noqa: SLF001 - the sandbox under construction
+        _move_all(base, leaf)
+    if "cpu" not in parse_controllers(control.read_text(encoding="ascii")):
         _write(control, "+cpu")
-    sandbox._undo.append(lambda: _write(control, "-cpu"))  # noqa: SLF001 - as above
+        sandbox._undo.append(lambda: _write(control, "-cpu"))  # noqa: SLF001 - as above
 
 
 def _check_weight(sandbox: CgroupSandbox) -> None:

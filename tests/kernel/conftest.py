@@ -34,7 +34,8 @@ def burn(sandbox) -> Iterator[object]:
     running: list[subprocess.Popen[bytes]] = []
 
     def start(group: str) -> None:
-        running.append(subprocess.Popen([sys.executable, "-c", _BURN], preexec_fn=sandbox.enter(group)))
+        join = sandbox.enter(group)
+        running.append(subprocess.Popen([sys.executable, "-c", _BURN], preexec_fn=join))  # noqa: PLW1509 - no threads
 
     yield start
     for process in running:
@@ -49,7 +50,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = [r for r in terminalreporter.stats.get("skipped", []) if "tests/kernel" in r.nodeid]
     if not passed and not failed and not skipped:
         return
-    line = f"real-kernel tests on {os.uname().release}: {len(passed)} passed, {len(failed)} failed, {len(skipped)} not run"
+    line = (
+        f"real-kernel tests on {os.uname().release}: {len(passed)} passed, {len(failed)} failed, {len(skipped)} not run"
+    )
     if _why_not:
         line += f" ({_why_not[0]})"
     terminalreporter.write_line(line, yellow=bool(skipped))

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from hostfs.cgroup import CgroupTree
+from schemas.messages import PodState
 from services.actuator.core.solver import solve
 from services.collector.core.shares import effective_share
-from schemas.messages import PodState
 
 pytestmark = pytest.mark.kernel
 
