@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -113,6 +114,13 @@ class SimStage:
 
 
 def _in_memory(run_dir: Path) -> Path:
-    """A fresh folder, in memory where there is some: the node rewrites its files twenty times a second."""
+    """A fresh folder, in memory where there is some: the node rewrites its files twenty times a second. Removes those
+    of demos that were killed."""
     memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a name of its own in it
-    return Path(tempfile.mkdtemp(prefix="trimtab-node-", dir=memory if memory.is_dir() else run_dir))
+    if not memory.is_dir():
+        return Path(tempfile.mkdtemp(prefix="node-", dir=run_dir))
+    for left in memory.glob("trimtab-node-*"):
+        pid = left.name.split("-")[2]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"trimtab-node-{os.getpid()}-", dir=memory))
