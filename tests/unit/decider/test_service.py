@@ -1,0 +1,107 @@
+"""The decider's wiring on a bus in memory: one action a state, every reward learned once."""
+
+import msgspec
+import pytest
+
+from runtime.memory_bus import MemoryBus
+from schemas.codec import encode
+from schemas.messages import Action
+from schemas.subjects import message_id, subject, subject_of
+from services.decider.config import DeciderConfig
+from services.decider.service import DeciderService
+from tests.support.builders import NODE, reward, state, verdict
+from tests.support.harness import Harness, harness
+
+ARM = "lc10-d3-b1"
+
+
+@pytest.fixture
+async def decider():
+    async with harness("decider", DeciderConfig, DeciderService, {"decider.seed": 1}) as made:
+        yield made
+
+
+def updates(made: Harness[DeciderService]) -> float:
+    return made.metric("trimtab_decider_updates_total", policy="linucb")
+
+
+async def test_every_first_state_gets_one_action_of_its_own_cycle_with_all_propensities(decider):
+    await decider.inject(state(cycle=4))
+    (action,) = decider.sent(Action)
+    assert (action.node, action.boot, action.cycle) == (NODE, state().boot, 4)
+    assert sum(action.propensities.values()) == pytest.approx(1.0)
+    assert action.propensity == action.propensities[action.arm]
+    assert set(action.propensities).isdisjoint(action.masked)
+    assert action.decide_seconds > 0
+
+
+async def test_a_state_that_comes_twice_or_late_gets_no_second_action(decider):
+    await decider.inject(state(cycle=4), state(cycle=4), state(cycle=3), state(cycle=5, phase="after"))
+    assert [action.cycle for action in decider.sent(Action)] == [4]
+    assert decider.dropped("state", "duplicate") == 2
+
+
+async def test_a_spent_change_budget_masks_every_move(decider):
+    await decider.inject(state(cycle=1), verdict(cycle=1, changes_left=0), state(cycle=2))
+    action = decider.sent(Action)[-1]
+    assert "rate" in action.masked.values()
+    assert len(action.propensities) == 1
+
+
+async def test_the_budget_of_another_collectors_run_says_nothing(decider):
+    await decider.inject(verdict(boot="older", changes_left=0), state())
+    assert "rate" not in decider.sent(Action)[-1].masked.values()
+
+
+async def test_a_frozen_node_is_offered_no_move(decider):
+    await decider.inject(verdict(mode="frozen"), state())
+    action = decider.sent(Action)[-1]
+    assert set(action.masked.values()) >= {"frozen"}
+    assert len(action.propensities) == 1
+
+
+async def test_a_reward_is_learned_once_whatever_is_delivered_twice(decider):
+    again = encode(reward(arm=ARM))
+    await decider.inject(reward(arm=ARM), reward(arm=ARM, cycle=2))
+    await decider.inject_raw(subject("reward", NODE), again, again)  # without an id, as a redelivery reaches it
+    assert updates(decider) == 2
+    assert decider.dropped("reward", "duplicate") == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"outcome": "censored", "reason": "late", "value": None}, None),
+        ({"arm": "an-arm-of-yesterday"}, "unknown_arm"),
+        ({"arm": ARM, "features_schema": "f1-other"}, "features_schema"),
+        ({"arm": ARM, "value": 1e9}, "not_usable"),
+        ({"arm": ARM, "features": {"bias": 1e9}}, "not_usable"),
+    ],
+)
+async def test_what_must_not_be_learned_is_not_and_says_why(decider, fields, reason):
+    await decider.inject(reward(**fields))
+    assert updates(decider) == 0
+    if reason is not None:
+        assert decider.metric("trimtab_decider_rejected_rewards_total", reason=reason) == 1
+
+
+async def test_a_decider_that_starts_anew_relearns_the_last_rewards_and_no_more():
+    bus = MemoryBus()
+    past = [reward(arm=ARM, cycle=cycle) for cycle in range(1, 8)]
+    for message in past:
+        await bus.publish(subject_of(message), encode(message), msg_id=message_id(message))
+    settings = {"decider.history": 3, "decider.seed": 1}
+    async with harness("decider", DeciderConfig, DeciderService, settings, bus=bus, start=False) as made:
+        await made.start()
+        assert updates(made) == 3
+        await made.inject_raw(subject("reward", NODE), encode(past[-1]))
+        await made.inject(reward(arm=ARM, cycle=9))
+        assert updates(made) == 4
+
+
+async def test_bytes_that_are_no_state_cost_that_message_only(decider):
+    broken = msgspec.json.encode({"type": "state", "node": NODE})
+    await decider.inject_raw(subject("state", NODE), b"{", broken, encode(reward()))
+    await decider.inject(state())
+    assert len(decider.sent(Action)) == 1
+    assert decider.dropped("state", "decode") == 3
