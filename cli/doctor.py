@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from cli.tail import add_bus_flags, bus_settings
 from hostfs.cgroup import ROOT_GROUP, CgroupTree
 from hostfs.mounts import detect
 from hostfs.pods import find_pods_root
@@ -17,7 +18,7 @@ from lab.cgroup_sandbox import SandboxUnavailable, open_sandbox
 from runtime.errors import TrimtabError
 from runtime.nats_bus import connect, ignore_events
 from runtime.nats_server import find_binary
-from runtime.settings import BusSettings
+from runtime.settings import BusSettings, mask_url
 
 Status = Literal["ok", "note", "bad"]
 
@@ -35,7 +36,7 @@ class Check:
 def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The verb and its flags."""
     parser = verbs.add_parser("doctor", help="what this machine can do", description=__doc__)
-    parser.add_argument("--nats-url", default=BusSettings().url, help="NATS server (default: %(default)s)")
+    add_bus_flags(parser)
     parser.add_argument("--proc-root", default="/proc", help="proc mount (default: /proc)")
     parser.add_argument("-o", "--output", choices=["table", "json", "jsonl"], default="table")
     parser.set_defaults(run=run)
@@ -43,7 +44,7 @@ def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 def run(args: argparse.Namespace) -> int:
     """Prints all checks; 1 if any is bad."""
-    checks = examine(args.proc_root, args.nats_url)
+    checks = examine(args.proc_root, bus_settings(args))
     if args.output == "json":
         print(json.dumps([asdict(check) for check in checks], indent=2))
     elif args.output == "jsonl":
@@ -61,14 +62,14 @@ def run(args: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def examine(proc_root: str, nats_url: str) -> list[Check]:
+def examine(proc_root: str, bus: BusSettings) -> list[Check]:
     """All checks. Nothing is changed for longer than a probe group exists."""
     return [
         *_cgroup(proc_root),
         _pressure(proc_root),
         _run_queue(proc_root),
         _server_binary(),
-        asyncio.run(_bus(nats_url)),
+        asyncio.run(_bus(bus)),
     ]
 
 
@@ -103,7 +104,12 @@ def _pressure(proc_root: str) -> Check:
     found = read_pressure(f"{proc_root}/pressure/cpu")
     if isinstance(found, Pressure):
         return Check("pressure", "ok", f"PSI is on (some avg10 {found.some.avg10:.1f} %)")
-    return Check("pressure", "note", f"no PSI: {found.reason}; contention is told from the run queue", found.remedy)
+    return Check(
+        "pressure",
+        "note",
+        f"no PSI: {found.reason}; contention is told from the run queue",
+        found.remedy or f"check that {proc_root}/pressure/cpu can be read",
+    )
 
 
 def _run_queue(proc_root: str) -> Check:
@@ -121,11 +127,11 @@ def _server_binary() -> Check:
         return Check("nats-server", "note", "none for `up --embedded` and `demo`", str(error))
 
 
-async def _bus(url: str) -> Check:
-    settings = BusSettings(url=url, connect_timeout_seconds=2.0, declare_streams=False)
+async def _bus(settings: BusSettings) -> Check:
     try:
         bus = await connect(settings, "trimtab-doctor", ignore_events)
     except TrimtabError as error:
-        return Check("bus", "note", str(error).split(";", maxsplit=1)[0], "nats-server -js, or `trimtab up --embedded`")
+        what, _, way_out = str(error).partition("; ")
+        return Check("bus", "note", what, f"{way_out}; or `trimtab up --embedded`")
     await bus.close()
-    return Check("bus", "ok", f"NATS answers at {url}")
+    return Check("bus", "ok", f"NATS answers at {mask_url(settings.url)}")

@@ -15,8 +15,9 @@ from schemas.subjects import kind_of
 
 
 def line_of(message: AnyMessage) -> str:
-    """The message in one line: cycle, who speaks, what is said."""
-    return f"{message.cycle:>6}  {kind_of(message):<9}  {text_of(message)}"
+    """The message in one line: cycle, who speaks, what is said. What a terminal would obey is shown as `?`."""
+    line = f"{message.cycle:>6}  {kind_of(message):<9}  {text_of(message)}"
+    return line if line.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in line)
 
 
 def text_of(message: AnyMessage) -> str:  # noqa: PLR0911 - one case a kind

@@ -2,12 +2,17 @@
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from typing import Literal, cast
 
+import msgspec
+
 from cli.story import line_of
 from runtime.bus import Received
+from runtime.config import load
+from runtime.errors import BusUnreachable, ConfigError
 from runtime.nats_bus import connect
 from runtime.settings import BusSettings
 from schemas.codec import DecodeError, decode
@@ -15,12 +20,14 @@ from schemas.messages import Heartbeat
 from schemas.subjects import KINDS, ROOT, node_token
 
 Format = Literal["table", "json", "jsonl"]
+LONGEST_WAIT_SECONDS = 3.0
+"""Seconds for the first connection, whatever the services are given: a person is waiting."""
 
 
 def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The verb and its flags."""
     parser = verbs.add_parser("tail", help="follow the bus", description=__doc__)
-    parser.add_argument("--nats-url", default=BusSettings().url, help="NATS server (default: %(default)s)")
+    add_bus_flags(parser)
     parser.add_argument("--node", default=None, help="one node only")
     parser.add_argument("--kind", action="append", choices=KINDS, help="one kind only; may be repeated")
     parser.add_argument("--heartbeats", action="store_true", help="show heartbeats too")
@@ -31,47 +38,85 @@ def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     parser.set_defaults(run=run)
 
 
+def add_bus_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags by which a verb that only looks finds its bus."""
+    parser.add_argument("--config", metavar="FILE", default=os.environ.get("TRIMTAB_CONFIG"), help="YAML configuration")
+    parser.add_argument("--nats-url", metavar="URL", help=f"NATS server (default: bus.url, {BusSettings().url})")
+
+
+def bus_settings(args: argparse.Namespace) -> BusSettings:
+    """Where the bus is, as the services are told; nothing is declared there. Raises ConfigError."""
+    overrides = [("bus.url", args.nats_url, "--nats-url")] if args.nats_url is not None else []
+    found = load({}, path=args.config, overrides=overrides).bus
+    wait_seconds = min(found.connect_timeout_seconds, LONGEST_WAIT_SECONDS)
+    return msgspec.structs.replace(found, declare_streams=False, connect_timeout_seconds=wait_seconds)
+
+
 def run(args: argparse.Namespace) -> int:
     """Follows until interrupted or until `--count` messages were shown."""
-    return asyncio.run(_follow(args))
+    if args.count < 0:
+        raise ConfigError(f"flag --count: {args.count} is no number of messages; leave it out to follow for ever")
+    try:
+        node = node_token(args.node) if args.node is not None else "*"
+    except ValueError as error:
+        raise ConfigError(f"flag --node: {error}; leave it out for all nodes") from error
+    kinds = [f"{ROOT}.{kind}.{node}" for kind in args.kind or (KINDS if args.node is not None else ())]
+    if kinds and args.heartbeats:
+        kinds.append(f"{ROOT}.heartbeat.*.{node}")
+    asyncio.run(_follow(args, bus_settings(args), kinds or [f"{ROOT}.>"]))
+    return 0
 
 
-async def _follow(args: argparse.Namespace) -> int:
-    stop = asyncio.Event()
+async def _follow(args: argparse.Namespace, settings: BusSettings, subjects: list[str]) -> None:
+    follower = _Follower(cast("Format", args.output), args.count, heartbeats=args.heartbeats)
+    bus = await connect(settings, "trimtab-tail", follower.on_event)
     for signum in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    settings = BusSettings(url=args.nats_url, declare_streams=False)
+        asyncio.get_running_loop().add_signal_handler(signum, follower.end)
+    try:
+        for subject in subjects:
+            await bus.subscribe(subject, follower.show, limit=10_000)
+        await follower.ended
+    finally:
+        await bus.close()
 
-    def on_event(event: str, detail: str) -> None:
+
+class _Follower:
+    """Prints messages until it has shown `count` of them (0: for ever), nobody reads, or the bus is gone for good."""
+
+    def __init__(self, output: Format, count: int, *, heartbeats: bool) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._output = output
+        self._count = count
+        self._heartbeats = heartbeats
+        self._shown = 0
+
+    def end(self) -> None:
+        """Nothing is shown from now on."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def on_event(self, event: str, detail: str) -> None:
+        """Tells of the connection's troubles; the last one is an error."""
         if event in ("disconnected", "reconnected", "slow_consumer"):
             print(f"trimtab tail: {event} {detail}", file=sys.stderr, flush=True)
+        elif event == "closed" and not self.ended.done():
+            text = f"bus.url: the server ended the connection for good: {detail}; check the credentials"
+            self.ended.set_exception(BusUnreachable(text))
 
-    bus = await connect(settings, "trimtab-tail", on_event)
-    shown = 0
-
-    async def show(received: Received) -> None:
-        nonlocal shown
-        if stop.is_set():
-            return
-        text = _line(received, cast("Format", args.output), heartbeats=args.heartbeats)
+    async def show(self, received: Received) -> None:
+        """Prints one message, if it is one to be shown."""
+        text = None if self.ended.done() else _line(received, self._output, heartbeats=self._heartbeats)
         if text is None:
             return
         try:
             print(text, flush=True)
         except BrokenPipeError:
-            stop.set()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit fails once more
+            self.end()
             return
-        shown += 1
-        if args.count and shown >= args.count:
-            stop.set()
-
-    node = node_token(args.node) if args.node else "*"
-    subjects = [f"{ROOT}.{kind}.{node}" for kind in args.kind] if args.kind else [f"{ROOT}.>"]
-    for subject in subjects:
-        await bus.subscribe(subject, show, limit=10_000)
-    await stop.wait()
-    await bus.close()
-    return 0
+        self._shown += 1
+        if self._shown == self._count:
+            self.end()
 
 
 def _line(received: Received, output: Format, *, heartbeats: bool) -> str | None:

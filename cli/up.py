@@ -3,20 +3,30 @@
 import argparse
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from runtime.config import describe, load
-from runtime.errors import TrimtabError
+from runtime.bus import Received
+from runtime.config import Config, describe, load
+from runtime.errors import ConfigError, ServerError, TrimtabError
 from runtime.fleet import Fleet
+from runtime.host_roots import find_roots
 from runtime.lifecycle import add_config_flags, overrides_of
 from runtime.logs import set_up
+from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import EmbeddedServer
+from runtime.settings import BusSettings
+from schemas.codec import DecodeError, decode_as
+from schemas.messages import Heartbeat
 from schemas.settings import Section
+from schemas.subjects import SERVICES, heartbeat_subject
 from services.actuator.config import ActuatorConfig
 from services.collector.config import CollectorConfig
+from services.collector.sources.workloads import read_workloads
 from services.decider.config import DeciderConfig
 from services.guard.config import GuardConfig
 from services.rewarder.config import RewarderConfig
@@ -28,6 +38,15 @@ SECTIONS: dict[str, type[Section]] = {
     "actuator": ActuatorConfig,
     "rewarder": RewarderConfig,
 }
+DEFAULT_PORT = 4222
+
+
+class ServiceEnded(TrimtabError):
+    """A service could not start; the exit code is the service's own."""
+
+    def __init__(self, reason: str, exit_code: int) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code  # type: ignore[misc]  # of this one error
 
 
 def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -35,49 +54,81 @@ def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     parser = verbs.add_parser("up", help="run the five services together", description=__doc__)
     add_config_flags(parser)
     parser.add_argument("--embedded", action="store_true", help="start a NATS server on loopback for them")
-    parser.add_argument("--port", type=int, default=4222, help="its port (default: 4222; 0: any free one)")
+    parser.add_argument(
+        "--port", type=int, default=None, help=f"port of the embedded server (default: {DEFAULT_PORT}; 0: any free one)"
+    )
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="logs, pids.json and the server's store")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs until a signal. Every section of the configuration is checked before anything starts."""
+    """Runs until a signal. What is wrong with settings, host or workloads is said before anything starts."""
     overrides = overrides_of(args)
     config = load(SECTIONS, path=args.config, overrides=overrides)
     if args.print_config:
         print("\n".join(describe(config)))
         return 0
+    if args.port is not None and not args.embedded:
+        raise ConfigError("flag --port: is the embedded server's; add --embedded, or set --nats-url for another server")
     for warning in config.warnings:
         print(f"trimtab up: {warning}", file=sys.stderr)
-    if config.section("collector", CollectorConfig).workloads is None:
-        raise TrimtabError("collector.workloads: is not set; name the YAML file that lists this node's workloads")
+    _check_node(config)
     set_up(config.log)
-    run_dir = (args.run_dir or Path(tempfile.mkdtemp(prefix="trimtab-up-"))).absolute()
-    run_dir.mkdir(parents=True, exist_ok=True)
+    run_dir = _make_run_dir(args.run_dir)
     flags = [part for path, value, _ in overrides for part in ("--set", f"{path}={value}")]
-    asyncio.run(_live(args, run_dir, flags))
+    asyncio.run(_live(args, config, run_dir, flags))
     return 0
 
 
-async def _live(args: argparse.Namespace, run_dir: Path, flags: list[str]) -> None:
+def _check_node(config: Config) -> None:
+    """Raises ConfigError or HostError for what the collector and the actuator would refuse."""
+    workloads = config.section("collector", CollectorConfig).workloads
+    if workloads is None:
+        raise ConfigError("collector.workloads: is not set; name the YAML file that lists this node's workloads")
+    roots = find_roots(config.host)
+    read_workloads(workloads, os.path.join(roots.cgroup_root, roots.pods_root))
+
+
+def _make_run_dir(wanted: Path | None) -> Path:
+    run_dir = (wanted or Path(tempfile.mkdtemp(prefix="trimtab-up-"))).absolute()
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=run_dir):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"flag --run-dir: {run_dir}: {error.strerror}; choose a directory that this user may write"
+        ) from error
+    return run_dir
+
+
+async def _live(args: argparse.Namespace, config: Config, run_dir: Path, flags: list[str]) -> None:
     stop = asyncio.Event()
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    server = EmbeddedServer(run_dir / "nats", args.port) if args.embedded else None
-    config = args.config or _empty_config(run_dir)
+    port = DEFAULT_PORT if args.port is None else args.port
+    server = EmbeddedServer(run_dir / "nats", port) if args.embedded else None
+    settings = config.bus
+    bus: NatsBus | None = None
     try:
         if server is not None:
             url = await server.start()
             (run_dir / "nats.url").write_text(url + "\n", encoding="utf-8")
             flags += ["--nats-url", url]
-        fleet = Fleet(Path(config), run_dir, flags=tuple(flags))
+            settings = BusSettings(url=url)
+        bus = await _reach(settings, stop)
+        if bus is None:
+            return
+        fleet = Fleet(Path(args.config or _empty_config(run_dir)), run_dir, flags=tuple(flags))
+        running = await _heartbeats(bus, config.shared.node)
         try:
             await fleet.start()
-            print(f"trimtab up: five services run; logs and pids.json in {run_dir}", file=sys.stderr, flush=True)
-            await _until(stop, fleet, server)
+            await _until(stop, fleet, server, running)
         finally:
             await asyncio.shield(asyncio.ensure_future(fleet.stop()))
     finally:
+        if bus is not None:
+            await bus.close()
         if server is not None:
             await server.stop()
 
@@ -88,23 +139,53 @@ def _empty_config(run_dir: Path) -> Path:
     return path
 
 
-async def _until(stop: asyncio.Event, fleet: Fleet, server: EmbeddedServer | None) -> None:
-    waits: set[asyncio.Future[object]] = {asyncio.ensure_future(stop.wait())}
-    if fleet.supervisor.failed is not None:
-        waits.add(asyncio.ensure_future(_failed(fleet.supervisor.failed)))
+async def _reach(settings: BusSettings, stop: asyncio.Event) -> NatsBus | None:
+    """The bus, so that five services need not find out one by one that there is none; None when a signal came first."""
+    connecting = asyncio.ensure_future(connect(settings, "trimtab-up", ignore_events))
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({connecting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if connecting.done():
+        return connecting.result()
+    connecting.cancel()
+    await asyncio.gather(connecting, return_exceptions=True)
+    return None
+
+
+async def _heartbeats(bus: NatsBus, node: str) -> asyncio.Event:
+    """Set once every service was heard."""
+    silent = set(SERVICES)
+    heard_all = asyncio.Event()
+
+    async def hear(received: Received) -> None:
+        with contextlib.suppress(DecodeError):
+            silent.discard(decode_as(received.payload, Heartbeat).service)
+        if not silent:
+            heard_all.set()
+
+    await bus.subscribe(heartbeat_subject("*", node), hear)
+    return heard_all
+
+
+async def _until(stop: asyncio.Event, fleet: Fleet, server: EmbeddedServer | None, running: asyncio.Event) -> None:
+    """Returns when told to stop. Raises TrimtabError when a service cannot start or the server ends."""
+    failed = fleet.supervisor.failed
+    assert failed is not None
+    stopped = asyncio.ensure_future(stop.wait())
+    started = asyncio.ensure_future(running.wait())
+    waits: set[asyncio.Future[Any]] = {stopped, started, asyncio.ensure_future(asyncio.wait({failed}))}
     if server is not None and server.child is not None:
         waits.add(asyncio.ensure_future(server.child.process.wait()))
     done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    if done == {started}:
+        print(f"trimtab up: five services run; logs and pids.json in {fleet.run_dir}", file=sys.stderr, flush=True)
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*pending, return_exceptions=True)
-    for task in done:
-        if task.exception() is not None:
-            raise task.exception() or TrimtabError("a service failed")
-    if server is not None and not server.alive and not stop.is_set():
-        raise TrimtabError(f"the NATS server ended; see {fleet.run_dir / 'nats' / 'nats-server.log'}")
-
-
-async def _failed(failure: "asyncio.Future[str]") -> object:
-    raise TrimtabError(await failure)
+    await asyncio.gather(*pending, return_exceptions=True)
+    if stopped in done:
+        return
+    if failed.done():
+        codes = (child.process.returncode for child in fleet.supervisor.children.values())
+        raise ServiceEnded(failed.result(), next((code for code in codes if code and code > 0), 1))
+    raise ServerError(f"the NATS server ended; see {fleet.run_dir / 'nats' / 'nats-server.log'}")

@@ -115,7 +115,8 @@ class SimStage:
 
 def _in_memory(run_dir: Path) -> Path:
     """A fresh folder, in memory where there is some: the node rewrites its files twenty times a second. Removes those
-    of demos that were killed."""
+    of demos that were killed.
+    """
     memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a name of its own in it
     if not memory.is_dir():
         return Path(tempfile.mkdtemp(prefix="node-", dir=run_dir))

@@ -46,13 +46,13 @@ class Bus(Protocol):
         ...
 
     async def consume(self, stream: str, durable: str, subject: str, handler: Handler) -> Subscription:
-        """Calls `handler` for each stored message from where this durable consumer stopped; acknowledged when the
-        handler returns, delivered again when it raises.
+        """Calls `handler` for each stored message from where this durable consumer stopped, a new one from now on;
+        acknowledged when the handler returns, delivered again when it raises, five times at most.
         """
         ...
 
     async def last(self, stream: str, subject: str, limit: int) -> list[bytes]:
-        """Up to `limit` newest stored payloads of `subject`, oldest first."""
+        """Up to `limit` newest stored payloads of `subject`, oldest first; BusError when the stream does not answer."""
         ...
 
     async def close(self) -> None:

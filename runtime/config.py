@@ -172,7 +172,9 @@ def _build(
 
 
 def _place(dotted: str, text: str, origins: Mapping[str, str], path: str | None) -> str:
-    """What to edit: where the setting came from, else where another one that `text` names came from."""
+    """What to edit: where the setting came from, else where another one that `text` names came from, else where all
+    that is no default came from.
+    """
     origin = _origin(dotted, origins)
     if origin == "default":
         named = [
@@ -180,7 +182,8 @@ def _place(dotted: str, text: str, origins: Mapping[str, str], path: str | None)
             for setting, found in origins.items()
             if setting.startswith(f"{dotted}.") or re.search(rf"\b{re.escape(setting.rpartition('.')[2])}\b", text)
         ]
-        origin = named[-1] if named else (path or "configuration")
+        only = set(origins.values())
+        origin = named[-1] if named else only.pop() if len(only) == 1 else (path or "configuration")
     return origin.removeprefix("file ")
 
 

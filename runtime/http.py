@@ -9,7 +9,7 @@ import errno
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from runtime.clock import Clock
-from runtime.errors import PortInUse
+from runtime.errors import ConfigError, PortInUse
 from runtime.health import Health
 
 _MAX_LINE = 4096
@@ -29,16 +29,19 @@ class HttpServer:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Listens. Raises PortInUse, naming the setting that changes it."""
+        """Listens. Raises PortInUse or ConfigError, naming the setting that changes it."""
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_LINE)
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL):
+        except (OSError, OverflowError) as error:
+            if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
                 raise PortInUse(
-                    f"http: cannot listen on {host}:{port}: {error.strerror or error}; "
-                    f"stop what uses it, or set --http-port (0 picks a free one)"
+                    f"http: cannot listen on {host}:{port}: another process does; "
+                    f"stop it, or set --http-port (0 picks a free one)"
                 ) from error
-            raise
+            raise ConfigError(
+                f"http.host: cannot listen on {host}:{port}: {error}; set http.host to an address of this machine and "
+                f"--http-port to a port that this user may take (0 picks a free one)"
+            ) from error
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:

@@ -17,18 +17,21 @@ from typing import Protocol
 
 from runtime.clock import Clock, SystemClock
 from runtime.config import Config, describe, load
-from runtime.errors import TrimtabError
+from runtime.errors import BusUnreachable, ConfigError, TrimtabError
 from runtime.health import Health
 from runtime.http import HttpServer
 from runtime.logs import Log, get_log, set_up
 from runtime.messenger import Messenger
 from runtime.metrics import CommonMetrics
-from runtime.nats_bus import connect
+from runtime.nats_bus import EventHandler, NatsBus, connect
+from runtime.settings import mask_url
+from runtime.turns import end
 from schemas.messages import Heartbeat, Mode
 from schemas.settings import Section, Shared
 
 LIFELINE = "TRIMTAB_LIFELINE_FD"
 STOP_SECONDS = 10.0
+_COUNTED = {"slow_consumer": "overflow", "handler_failed": "handler_failed"}
 
 
 @dataclass
@@ -110,7 +113,7 @@ def overrides_of(args: argparse.Namespace) -> list[tuple[str, object, str]]:
     for assignment in args.set:
         path, sign, value = assignment.partition("=")
         if not sign or not path:
-            raise TrimtabError(f"--set {assignment}: write --set section.field=value")
+            raise ConfigError(f"flag --set: {assignment!r}: write --set section.field=value")
         found.append((path, value, "--set"))
     named = {"node": args.node, "mode": args.mode, "bus.url": args.nats_url, "log.level": args.log_level}
     flags = {"node": "--node", "mode": "--mode", "bus.url": "--nats-url", "log.level": "--log-level"}
@@ -154,58 +157,105 @@ async def _live(definition: ServiceDefinition, config: Config, port: int) -> Non
         log.warning("setting_ignored", detail=warning)
     metrics = CommonMetrics(definition.name)
     health = Health(stall_seconds=3 * shared.loop.tick_seconds + 5.0, last_beat=clock.monotonic())
+    health.require("bus", f"not yet connected to {mask_url(config.bus.url)}")
+    health.require("service", "starting")
     stop = asyncio.Event()
+    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     _on_end(stop, log)
     http = HttpServer(metrics.registry, health, clock)
     await http.start(config.http.host, port)
-
-    def on_bus(event: str, detail: str) -> None:
-        connected = event in ("connected", "reconnected")
-        if connected or event == "disconnected":
-            metrics.bus_connected.set(1 if connected else 0)
-            health.require("bus", None if connected else f"not connected to {detail}")
-        if event == "reconnected":
-            metrics.reconnects.inc()
-        if event == "slow_consumer":
-            metrics.dropped.labels("any", "overflow").inc()
-        (log.info if connected else log.warning)(f"bus_{event}", detail=detail)
-
     try:
-        bus = await connect(config.bus, f"trimtab-{definition.name}-{shared.node}", on_bus)
+        bus = await _connect(
+            config, f"trimtab-{definition.name}-{shared.node}", _bus_ear(metrics, health, log, lost), stop
+        )
     except BaseException:
         await http.close()
         raise
+    if bus is None:
+        await http.close()
+        return
     messenger = Messenger(bus, shared.node, metrics, clock, log)
     context = Context(config, messenger, metrics, health, clock, log, boot=secrets.token_hex(4))
     service: Service | None = None
     try:
         service = definition.create(context)
         await service.start()
+        health.require("service", None)
         log.info("started", port=http.port, pid=os.getpid(), boot=context.boot)
-        await _until_stopped(service, context, definition.name, stop)
+        await _until_stopped(service, context, definition.name, stop, lost)
     finally:
         log.info("stopping")
-        if service is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STOP_SECONDS):
-                    await service.stop()
-        await messenger.stop()
-        await bus.close()
-        await http.close()
+        health.require("service", "stopping")
+        async with contextlib.AsyncExitStack() as rest:  # what comes later happens, whatever goes wrong before
+            rest.push_async_callback(http.close)
+            rest.push_async_callback(bus.close)
+            rest.push_async_callback(messenger.stop)
+            if service is not None:
+                await _stop(service, log)
         log.info("stopped")
 
 
-async def _until_stopped(service: Service, context: Context, name: str, stop: asyncio.Event) -> None:
+async def _connect(config: Config, name: str, on_bus: EventHandler, stop: asyncio.Event) -> NatsBus | None:
+    """The bus, or None when a signal came first."""
+    connecting = asyncio.create_task(connect(config.bus, name, on_bus))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({connecting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if connecting.done():
+        return connecting.result()
+    await end(connecting)
+    if not connecting.cancelled() and connecting.exception() is None:
+        await connecting.result().close()
+    return None
+
+
+def _bus_ear(metrics: CommonMetrics, health: Health, log: Log, lost: "asyncio.Future[None]") -> EventHandler:
+    """What the bus reports, as health, metrics and log; `lost` fails when the bus will not come back."""
+
+    def on_bus(event: str, detail: str) -> None:
+        connected = event in ("connected", "reconnected")
+        if connected or event in ("disconnected", "closed"):
+            metrics.bus_connected.set(1 if connected else 0)
+            health.require("bus", None if connected else f"not connected to {detail}")
+        if event == "reconnected":
+            metrics.reconnects.inc()
+        if event in _COUNTED:
+            metrics.dropped.labels("any", _COUNTED[event]).inc()
+        if event == "closed" and not lost.done():
+            lost.set_exception(BusUnreachable(f"bus.url: the server ended the connection for good: {detail}"))
+        (log.info if connected else log.warning)(f"bus_{event}", detail=detail)
+
+    return on_bus
+
+
+async def _stop(service: Service, log: Log) -> None:
+    try:
+        async with asyncio.timeout(STOP_SECONDS) as limit:
+            await service.stop()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        log.error("stop_unfinished", seconds=STOP_SECONDS)
+
+
+async def _until_stopped(
+    service: Service, context: Context, name: str, stop: asyncio.Event, lost: "asyncio.Future[None]"
+) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             work = group.create_task(service.run())
             beat = group.create_task(_beat(service, context, name))
             ended = group.create_task(stop.wait())
-            await asyncio.wait({work, beat, ended}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (work, beat, ended):
+            gone = group.create_task(_wait_for(lost))
+            await asyncio.wait({work, beat, ended, gone}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (work, beat, ended, gone):
                 task.cancel()
     except BaseExceptionGroup as group_error:
         raise group_error.exceptions[0] from group_error
+
+
+async def _wait_for(lost: "asyncio.Future[None]") -> None:
+    await lost
 
 
 async def _beat(service: Service, context: Context, name: str) -> None:
@@ -243,4 +293,7 @@ def _on_end(stop: asyncio.Event, log: Log) -> None:
             log.warning("parent_gone")
             stop.set()
 
-        loop.add_reader(int(descriptor), parent_gone)
+        try:
+            loop.add_reader(int(descriptor), parent_gone)
+        except OSError as error:  # a descriptor that did not come with the variable
+            log.warning("lifeline_unusable", detail=str(error))

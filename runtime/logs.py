@@ -4,6 +4,7 @@ The event is a constant snake_case word, everything else is a field. (structlog 
 five processes: docs/adr/0004-small-processes.md.)
 """
 
+import json
 import logging
 import sys
 import time
@@ -50,15 +51,18 @@ class Log:
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, object] = {
+        own: dict[str, object] = {
             "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }
-        line.update(getattr(record, _FIELDS, {"logger": record.name}))
+        line = {**own, **getattr(record, _FIELDS, {"logger": record.name}), **own}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except UnicodeEncodeError:  # a file name that is no Unicode: escaped, where msgspec refuses
+            return json.dumps(line, default=str)
 
 
 class _ConsoleFormatter(logging.Formatter):
@@ -67,6 +71,7 @@ class _ConsoleFormatter(logging.Formatter):
         service = fields.pop("service", "")
         fields.pop("node", None)
         rest = " ".join(f"{key}={value}" for key, value in fields.items())
+        rest = " ".join(rest.splitlines())
         stamp = time.strftime("%H:%M:%S", time.localtime(record.created))
         line = f"{stamp} {record.levelname[0]} {service:<9} {record.getMessage()} {rest}".rstrip()
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

@@ -8,11 +8,11 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 # nats-py imports aiohttp, for websockets, wherever it is installed: 5 MiB in each of five processes for nothing.
 _aiohttp = sys.modules.get("aiohttp")
 sys.modules["aiohttp"] = None  # type: ignore[assignment]  # an import of it now fails, which nats-py expects
-import nats  # noqa: E402
 from nats.aio.client import Client  # noqa: E402
 from nats.aio.msg import Msg  # noqa: E402
 from nats.aio.subscription import Subscription as NatsSubscription  # noqa: E402
@@ -35,18 +35,22 @@ else:
     sys.modules["aiohttp"] = _aiohttp
 
 from runtime.bus import Handler, Received  # noqa: E402
-from runtime.errors import BusDown, BusError, BusUnreachable  # noqa: E402
+from runtime.errors import BusDown, BusError, BusUnreachable, ConfigError  # noqa: E402
 from runtime.settings import BusSettings, mask_url  # noqa: E402
 from runtime.streams import ensure_streams  # noqa: E402
+from runtime.turns import Turns, end  # noqa: E402
 
 EventHandler = Callable[[str, str], None]
-"""Called with an event (`connected`, `disconnected`, `reconnected`, `slow_consumer`, `handler_failed`, `gap`, `error`)
-and a line of detail."""
+"""Called with an event (`connected`, `disconnected`, `reconnected`, `closed`, `slow_consumer`, `handler_failed`, `gap`,
+`error`) and a line of detail. After `closed` nothing more comes: the server ended it for good."""
 
 _FETCH_SECONDS = 5.0
 _TIMEOUTS_BEFORE_CHECK = 3
 _MAX_DELIVER = 5
+_RETRY_SECONDS = 1.0
 _SHARED_BY = 64
+_STALLED_BYTES = 1 << 20
+"""Bytes waiting for the socket at which the connection counts as down. nats-py itself would block at 2 MiB."""
 
 
 class NatsBus:
@@ -74,6 +78,8 @@ class NatsBus:
         """Sends at once or raises BusDown. Raises BusError for a message larger than the server takes."""
         if not self._client.is_connected:
             raise BusDown(f"{subject}: not connected to {mask_url(self._settings.url)}")
+        if self._client.pending_data_size > _STALLED_BYTES:
+            raise BusDown(f"{subject}: {mask_url(self._settings.url)} does not take what was sent before")
         headers = {"Nats-Msg-Id": msg_id} if msg_id else None
         overhead = len(msg_id) + 32 if msg_id else 0
         if len(payload) + overhead > self._client.max_payload:  # the server counts the headers too (NA-05)
@@ -89,18 +95,24 @@ class NatsBus:
             raise BusDown(f"{subject}: {error}") from error
         except OutboundBufferLimitError as error:
             raise BusDown(f"{subject}: the outbound buffer is full") from error
+        except Error as error:
+            raise BusError(f"{subject}: {error}") from error
 
     async def subscribe(self, subject: str, handler: Handler, *, limit: int = 256) -> "_LiveSubscription":
         """Calls `handler` for each message, one at a time. What fails in it costs that message only."""
+        turns = Turns()
 
-        async def deliver(message: Msg) -> None:
+        async def handle(message: Msg) -> None:
             try:
                 await handler(Received(message.subject, message.data))
             except Exception as error:  # noqa: BLE001 - one bad message must not end the subscription
                 self._on_event("handler_failed", f"{message.subject}: {type(error).__name__}: {error}")
 
+        async def deliver(message: Msg) -> None:
+            await turns.take(handle(message))
+
         subscription = await self._client.subscribe(subject, cb=deliver, pending_msgs_limit=limit)
-        return _LiveSubscription(subscription)
+        return _LiveSubscription(subscription, turns)
 
     async def consume(self, stream: str, durable: str, subject: str, handler: Handler) -> "_Consumer":
         """Calls `handler` for each stored message from where this durable stopped."""
@@ -111,38 +123,64 @@ class NatsBus:
         return consumer
 
     async def last(self, stream: str, subject: str, limit: int) -> list[bytes]:
-        """Up to `limit` newest stored payloads of `subject`, oldest first; empty where nothing is stored."""
-        js = self.jetstream
+        """Up to `limit` newest stored payloads of `subject`, oldest first; empty where nothing is stored.
+
+        Raises BusError when the server does not answer: no answer is not an empty history.
+        """
         try:
-            info = await js.stream_info(stream, subjects_filter=subject)
-        except (NotFoundError, ServiceUnavailableError, Error):
+            return await self._last(stream, subject, limit)
+        except (NotFoundError, ServiceUnavailableError):
             return []
-        total = (info.state.subjects or {}).get(subject, 0)
-        if limit <= 0 or total == 0:
+        except (Error, TimeoutError) as error:
+            raise BusError(
+                f"{stream}: {subject} cannot be read ({type(error).__name__}: {error}); check that the server answers "
+                f"and that this account may use $JS.API.>"
+            ) from error
+
+    async def _last(self, stream: str, subject: str, limit: int) -> list[bytes]:
+        js = self.jetstream
+        state = (await js.stream_info(stream, subjects_filter=subject)).state
+        total = (state.subjects or {}).get(subject, 0)
+        wanted = min(limit, total)
+        if wanted <= 0:
             return []
         # Other subjects share the stream: start far enough back that `limit` of ours should follow, not at its begin.
-        start = max(info.state.first_seq, info.state.last_seq - limit * _SHARED_BY) if total > limit else None
-        config = ConsumerConfig(
-            deliver_policy=DeliverPolicy.ALL if start is None else DeliverPolicy.BY_START_SEQUENCE,
-            opt_start_seq=start,
-            ack_policy=AckPolicy.NONE,
-            filter_subject=subject,
-            inactive_threshold=30.0,
-            mem_storage=True,
-        )
-        subscription = await js.pull_subscribe(subject, stream=stream, config=config)
+        reach = limit * _SHARED_BY if total > limit else state.last_seq
+        while True:
+            start = max(state.first_seq, state.last_seq - reach, 1)
+            subscription = await js.pull_subscribe(
+                subject,
+                stream=stream,
+                config=ConsumerConfig(
+                    deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+                    opt_start_seq=start,
+                    ack_policy=AckPolicy.NONE,
+                    filter_subject=subject,
+                    inactive_threshold=30.0,
+                    mem_storage=True,
+                ),
+            )
+            try:
+                left = (await subscription.consumer_info()).num_pending or 0
+                if left < wanted and start > state.first_seq:
+                    reach *= _SHARED_BY
+                    continue
+                return await self._read(subscription, left, limit)
+            finally:
+                with contextlib.suppress(Error):
+                    await subscription.unsubscribe()
+
+    async def _read(self, subscription: JetStreamContext.PullSubscription, left: int, limit: int) -> list[bytes]:
         found: list[bytes] = []
-        try:
-            left = (await subscription.consumer_info()).num_pending or 0
-            while left > 0:
+        while left > 0:
+            try:
                 batch = await subscription.fetch(min(256, left), timeout=self._settings.request_timeout_seconds)
-                left -= len(batch)
-                found = (found + [message.data for message in batch])[-limit:]
-        except Error:
-            pass  # a shorter history is a history
-        finally:
-            with contextlib.suppress(Error):
-                await subscription.unsubscribe()
+            except TimeoutError:
+                if (await subscription.consumer_info()).num_pending:
+                    raise
+                break  # the rest has just grown too old
+            left = batch[-1].metadata.num_pending
+            found = (found + [message.data for message in batch])[-limit:]
         return found
 
     async def close(self) -> None:
@@ -176,22 +214,30 @@ class NatsBus:
             return
 
         async def declare() -> None:
-            try:
-                await ensure_streams(self.jetstream)
-            except BusError as error:
-                self._on_event("error", str(error))
+            while not self.closing:
+                try:
+                    await ensure_streams(self.jetstream)
+                except BusError as error:  # JetStream may need a moment after its server answers again
+                    self._on_event("error", str(error))
+                    await asyncio.sleep(_RETRY_SECONDS)
+                else:
+                    return
 
+        if self._restoring is not None:
+            self._restoring.cancel()
         self._restoring = asyncio.create_task(declare())
 
 
 class _LiveSubscription:
-    def __init__(self, subscription: NatsSubscription) -> None:
+    def __init__(self, subscription: NatsSubscription, turns: Turns) -> None:
         self._subscription = subscription
+        self._turns = turns
 
     async def stop(self) -> None:
         """Ends it; a handler that runs is left to finish."""
         with contextlib.suppress(Error):
             await self._subscription.unsubscribe()
+        await self._turns.finish()
 
 
 class _Consumer:
@@ -204,28 +250,34 @@ class _Consumer:
         self._subject = subject
         self._handler = handler
         self._task: asyncio.Task[None] | None = None
+        self._turns = Turns()
+        self._resume_at: datetime | None = None
 
     async def declare(self) -> None:
         """Makes the consumer before the caller goes on, so that what is published next is not missed."""
         with contextlib.suppress(Error, TimeoutError):  # `start` tries again, for ever
             await self._bus.jetstream.add_consumer(self._stream, self._config())
+        self._resume_at = datetime.now(UTC)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
+        """Ends it; a handler that runs is left to finish, and its message acknowledged."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end(self._task)
+        await self._turns.finish()
         self._bus.forget(self)
 
     def _config(self) -> ConsumerConfig:
+        """A consumer from now on, or in place of a lost one from the last message that it delivered."""
         return ConsumerConfig(
             durable_name=self._durable,
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=30.0,
             max_deliver=_MAX_DELIVER,
-            deliver_policy=DeliverPolicy.NEW,
+            deliver_policy=DeliverPolicy.NEW if self._resume_at is None else DeliverPolicy.BY_START_TIME,
+            opt_start_time=self._resume_at,
             filter_subject=self._subject,
         )
 
@@ -235,11 +287,17 @@ class _Consumer:
                 await self._pull()
             except (Error, TimeoutError, OSError) as error:
                 self._bus.report("error", f"consumer {self._durable}: {type(error).__name__}: {error}")
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _pull(self) -> None:
+        """Fetches until nothing came for a while: then whoever calls makes sure that the consumer is still there."""
         js = self._bus.jetstream
-        subscription = await js.pull_subscribe(self._subject, self._durable, stream=self._stream, config=self._config())
+        try:
+            await js.consumer_info(self._stream, self._durable)
+        except NotFoundError:
+            await js.add_consumer(self._stream, self._config())
+            self._bus.report("gap", f"consumer {self._durable} was lost and is made again, from {self._resume_at}")
+        subscription = await js.pull_subscribe_bind(self._durable, stream=self._stream)
         timeouts = 0
         try:
             while timeouts < _TIMEOUTS_BEFORE_CHECK:
@@ -250,11 +308,7 @@ class _Consumer:
                     continue
                 timeouts = 0
                 for message in batch:
-                    await self._deliver(message)
-            try:
-                await js.consumer_info(self._stream, self._durable)
-            except NotFoundError:
-                self._bus.report("gap", f"consumer {self._durable} was lost and is made again")
+                    await self._turns.take(self._deliver(message))
         finally:
             with contextlib.suppress(Error):
                 await subscription.unsubscribe()
@@ -264,9 +318,10 @@ class _Consumer:
             await self._handler(Received(message.subject, message.data))
         except Exception as error:  # noqa: BLE001 - delivered again, and after max_deliver left
             self._bus.report("handler_failed", f"{message.subject}: {type(error).__name__}: {error}")
-            await message.nak(delay=1.0)
+            await message.nak(delay=_RETRY_SECONDS)
             return
         await message.ack()
+        self._resume_at = message.metadata.timestamp
 
 
 def ignore_events(event: str, detail: str) -> None:
@@ -276,37 +331,50 @@ def ignore_events(event: str, detail: str) -> None:
 async def connect(settings: BusSettings, name: str, on_event: EventHandler) -> NatsBus:  # noqa: C901 - four callbacks
     """A connected bus with its streams declared.
 
-    Raises BusUnreachable after `settings.connect_timeout_seconds` without an answer, BusError if JetStream refuses.
+    Raises BusUnreachable after `settings.connect_timeout_seconds` without an answer, BusError if JetStream refuses,
+    ConfigError for credentials that cannot be used.
     """
-    last_error = "no answer"
+    last_error = ""
     bus: NatsBus | None = None
+    client = Client()
 
     async def on_error(error: Exception) -> None:
         nonlocal last_error
-        last_error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        event = "slow_consumer" if isinstance(error, SlowConsumerError) else "error"
-        if bus is not None or event == "slow_consumer":
-            on_event(event, last_error)
+        before, last_error = last_error, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if isinstance(error, SlowConsumerError):
+            on_event("slow_consumer", f"{error.subject}: the handler is too slow")
+        elif bus is not None and last_error != before:  # an outage is told once, not twice a second
+            on_event("error", last_error)
 
     async def on_disconnect() -> None:
+        # What the dead connection did not take must not arrive with the next one: nats-py would send it then.
+        client._pending.clear()  # noqa: SLF001 - there is no public way to let go of it
+        client._pending_data_size = 0  # noqa: SLF001
         if bus is not None and not bus.closing:
             on_event("disconnected", mask_url(settings.url))
 
     async def on_reconnect() -> None:
+        nonlocal last_error
+        last_error = ""
         if bus is not None:
             on_event("reconnected", mask_url(settings.url))
             bus.restore_streams()
 
+    async def on_close() -> None:
+        if bus is not None and not bus.closing:
+            on_event("closed", f"{mask_url(settings.url)}: {client.last_error or 'no reason given'}")
+
     try:
         async with asyncio.timeout(settings.connect_timeout_seconds):
-            client = await nats.connect(
-                settings.url,
+            await client.connect(
+                [address.strip() for address in settings.url.split(",")],
                 name=name,
                 error_cb=on_error,
                 disconnected_cb=on_disconnect,
                 reconnected_cb=on_reconnect,
+                closed_cb=on_close,
                 connect_timeout=2,
-                reconnect_time_wait=settings.reconnect_wait_seconds,
+                reconnect_time_wait=settings.reconnect_wait_seconds,  # type: ignore[arg-type]  # any number of seconds
                 max_reconnect_attempts=-1,
                 ping_interval=5,
                 max_outstanding_pings=2,
@@ -317,19 +385,38 @@ async def connect(settings: BusSettings, name: str, on_event: EventHandler) -> N
                 nkeys_seed=settings.nkey_seed_file,
                 user_credentials=settings.credentials_file,
             )
-    except (TimeoutError, Error, OSError) as error:
-        raise BusUnreachable(
-            f"bus.url: no NATS server at {mask_url(settings.url)} within {settings.connect_timeout_seconds:g} s "
-            f"({last_error}); start one (nats-server -js), or set --nats-url"
-        ) from error
-    except ValueError as error:
-        raise BusUnreachable(f"bus.url: {mask_url(settings.url)!r} is not a server address: {error}") from error
+    except ImportError as error:
+        raise ConfigError(f"bus.credentials_file: needs a package ({error}); pip install 'nats-py[nkeys]'") from error
+    except (TimeoutError, Error, OSError, ValueError) as error:
+        await _give_up(client)
+        raise _unreachable(settings, last_error or str(error) or "no answer") from error
+    except BaseException:
+        await _give_up(client)
+        raise
     bus = NatsBus(client, settings, on_event)
     if settings.declare_streams:
         try:
             await ensure_streams(bus.jetstream)
-        except BusError:
+        except BaseException:
             await bus.close()
             raise
     on_event("connected", mask_url(settings.url))
     return bus
+
+
+def _unreachable(settings: BusSettings, reason: str) -> BusUnreachable:
+    where = mask_url(settings.url)
+    if "uthorization" in reason:
+        return BusUnreachable(
+            f"bus.url: {where} refuses these credentials ({reason}); "
+            f"set bus.user and bus.password, bus.token or bus.credentials_file"
+        )
+    return BusUnreachable(
+        f"bus.url: no NATS server at {where} within {settings.connect_timeout_seconds:g} s ({reason}); "
+        f"start one (nats-server -js), or set --nats-url"
+    )
+
+
+async def _give_up(client: Client) -> None:
+    with contextlib.suppress(Exception):  # half a connection has half of what closing it needs
+        await client.close()

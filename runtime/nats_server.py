@@ -13,11 +13,12 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Final
 
-from runtime.errors import PortInUse, ServerError
+from runtime.errors import ConfigError, PortInUse, ServerError
 from runtime.processes import Child, spawn
 
 HOST: Final = "127.0.0.1"
 START_SECONDS: Final = 20.0
+_MAX_PORT: Final = 65_535
 
 
 def find_binary() -> str:
@@ -36,7 +37,9 @@ def find_binary() -> str:
 
 
 def check_port_free(port: int, what: str, remedy: str) -> None:
-    """Raises PortInUse if something listens on this loopback port. Port 0 is always free."""
+    """Raises PortInUse if something listens on this loopback port, ConfigError for no port. 0 is always free."""
+    if not 0 <= port <= _MAX_PORT:
+        raise ConfigError(f"{what}: {port} is not a port; choose one of 1 to {_MAX_PORT}, or 0 for any")
     if port == 0:
         return
     with socket.socket() as probe:
@@ -71,9 +74,11 @@ class EmbeddedServer:
             async with asyncio.timeout(START_SECONDS):
                 self._port = await self._port_written()
                 await self._accepting()
-        except TimeoutError as error:
+        except BaseException as error:
             await self.stop()
-            raise ServerError(f"nats-server did not answer within {START_SECONDS:g} s; see {log}") from error
+            if isinstance(error, TimeoutError):
+                raise ServerError(f"nats-server did not answer within {START_SECONDS:g} s; see {log}") from error
+            raise
         self.url = f"nats://{HOST}:{self._port}"
         return self.url
 
@@ -122,4 +127,6 @@ class EmbeddedServer:
             tail = ""
             with contextlib.suppress(OSError):
                 tail = (self._directory / "nats-server.log").read_text(errors="replace").strip().rsplit("\n", 1)[-1]
-            raise ServerError(f"nats-server ended at once: {tail or 'it said nothing'}")
+            raise ServerError(
+                f"nats-server ended at once: {tail or 'it said nothing'}; see {self._directory / 'nats-server.log'}"
+            )

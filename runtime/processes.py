@@ -17,6 +17,12 @@ from typing import Final
 
 from runtime.errors import TrimtabError
 
+START_SECONDS: Final = 30.0
+"""Until then a child is starting. 30: three times as long as a service waits for its bus."""
+
+_WORKED_SECONDS: Final = 10.0
+_FIRST_PAUSE_SECONDS: Final = 0.2
+_LONGEST_PAUSE_SECONDS: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1
 _LIFELINE: Final = "TRIMTAB_LIFELINE_FD"
 
@@ -95,8 +101,9 @@ async def spawn(
     runs in the child before the program, for example to join a cgroup. Raises TrimtabError if it cannot start.
     """
     reader, writer = os.pipe()
-    output = log.open("ab") if log is not None else None
+    output = None
     try:
+        output = log.open("ab") if log is not None else None
         process = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE if pipes else subprocess.DEVNULL,
@@ -107,9 +114,11 @@ async def spawn(
             preexec_fn=_prepare(enter),
             start_new_session=True,
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except BaseException as error:
         os.close(writer)
-        raise TrimtabError(f"{name}: cannot start {argv[0]}: {error}") from error
+        if isinstance(error, OSError | subprocess.SubprocessError):
+            raise TrimtabError(f"{name}: cannot start {argv[0]}: {error}") from error
+        raise
     finally:
         os.close(reader)
         if output is not None:
@@ -132,7 +141,8 @@ class Spec:
 class Supervisor:
     """Keeps children running: one that dies is started again after a pause that doubles from 0.2 s to 5 s.
 
-    A child that exits with a code for wrong settings (2-6) at its first start is not tried again: `failed` says so.
+    A child that exits with a code for wrong settings (2-6) within START_SECONDS of its first start is not tried again:
+    `failed` says so, and so it does when a child can no longer be watched.
     """
 
     on_change: Callable[[dict[str, int]], None] = lambda _: None
@@ -146,7 +156,8 @@ class Supervisor:
         if self.failed is None:
             self.failed = asyncio.get_running_loop().create_future()
         self.children[spec.name] = await self._spawn(spec)
-        self._tasks[spec.name] = asyncio.create_task(self._watch(spec))
+        task = self._tasks[spec.name] = asyncio.create_task(self._watch(spec))
+        task.add_done_callback(lambda done: self._unwatched(spec.name, done))
         self.on_change(self.pids())
 
     def pids(self) -> dict[str, int]:
@@ -173,25 +184,34 @@ class Supervisor:
 
     async def _watch(self, spec: Spec) -> None:
         loop = asyncio.get_running_loop()
-        pause = 0.2
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             child = self.children[spec.name]
             started = loop.time()
             code = await child.process.wait()
             child.close()
-            first = self.restarts.get(spec.name, 0) == 0
-            if first and code in range(2, 7) and self.failed is not None:
-                if not self.failed.done():
-                    self.failed.set_result(f"{spec.name} ended with code {code}: {_last_line(spec.log)}")
+            lived = loop.time() - started
+            if not self.restarts.get(spec.name) and lived < START_SECONDS and code in range(2, 7):
+                self._fail(f"{spec.name} ended with code {code}: {_last_line(spec.log)}")
                 return
-            pause = 0.2 if loop.time() - started > 10.0 else min(5.0, pause * 2)  # noqa: PLR2004 - it had worked
+            if lived > _WORKED_SECONDS:
+                pause = _FIRST_PAUSE_SECONDS
             await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
             self.restarts[spec.name] = self.restarts.get(spec.name, 0) + 1
             try:
                 self.children[spec.name] = await self._spawn(spec)
             except TrimtabError:
                 continue
             self.on_change(self.pids())
+
+    def _fail(self, reason: str) -> None:
+        if self.failed is not None and not self.failed.done():
+            self.failed.set_result(reason)
+
+    def _unwatched(self, name: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(f"{name} is no longer watched: {type(error).__name__}: {error}")
 
 
 def _last_line(log: Path | None) -> str:

@@ -4,9 +4,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from nats.errors import Error
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, KeyValueConfig, ObjectStoreConfig, StorageType, StoreCompression, StreamConfig
-from nats.js.errors import APIError, BadRequestError, BucketNotFoundError, NotFoundError
+from nats.js.errors import APIError, BucketNotFoundError, NotFoundError
 
 from runtime.errors import BusError
 from schemas.subjects import ROOT
@@ -16,6 +17,7 @@ STATE: Final = "TRIMTAB_STATE"
 AUDIT: Final = "TRIMTAB_AUDIT"
 _DAY: Final = 86_400.0
 _GIB: Final = 1 << 30
+_PAUSES_SECONDS: Final = (0.1, 0.2, 0.4, 0.8)
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ def _differs(wanted: StreamConfig, found: StreamConfig) -> bool:
         sorted(wanted.subjects or []) != sorted(found.subjects or [])
         or wanted.max_age != found.max_age
         or wanted.max_bytes != found.max_bytes
+        or bool(wanted.deny_delete) > bool(found.deny_delete)
+        or bool(wanted.deny_purge) > bool(found.deny_purge)
     )
 
 
@@ -77,8 +81,16 @@ async def _ensure_stream(js: JetStreamContext, stream: Stream) -> None:
     except NotFoundError:
         await js.add_stream(wanted)
         return
-    if _differs(wanted, found):
-        await js.update_stream(wanted)
+    if _differs(wanted, found):  # replicas, placement and the rest stay as an operator has set them
+        await js.update_stream(
+            found.evolve(
+                subjects=wanted.subjects,
+                max_age=wanted.max_age,
+                max_bytes=wanted.max_bytes,
+                deny_delete=wanted.deny_delete,
+                deny_purge=wanted.deny_purge,
+            )
+        )
 
 
 async def ensure_streams(js: JetStreamContext, timeout_seconds: float = 10.0) -> None:
@@ -87,34 +99,46 @@ async def ensure_streams(js: JetStreamContext, timeout_seconds: float = 10.0) ->
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            for stream in STREAMS:
-                await _ensure_stream(js, stream)
-            for name, description in KEY_VALUES.items():
-                await _ensure_key_value(js, name, description)
-            for name, description in OBJECTS.items():
-                try:
-                    await js.object_store(name)
-                except (BucketNotFoundError, NotFoundError):
-                    await js.create_object_store(name, config=ObjectStoreConfig(bucket=name, description=description))
+            await _until_agreed(js)
     except APIError as error:
         raise BusError(
             f"streams: the server refused: {error.description or error}; "
             f"check JetStream's storage limits and this account's permissions"
         ) from error
-    except (TimeoutError, Exception) as error:
-        if isinstance(error, BusError):
-            raise
+    except (TimeoutError, Error, OSError) as error:
         raise BusError(
             f"streams: no answer from JetStream ({type(error).__name__}); start the server with JetStream (-js), "
             f"and allow this account $JS.API.>"
         ) from error
 
 
+async def _until_agreed(js: JetStreamContext) -> None:
+    """Others may declare the same at the same time: while two do, the server counts the space that one takes twice."""
+    for pause in (*_PAUSES_SECONDS, None):
+        try:
+            for stream in STREAMS:
+                await _ensure_stream(js, stream)
+            for name, description in KEY_VALUES.items():
+                await _ensure_key_value(js, name, description)
+            for name, description in OBJECTS.items():
+                await _ensure_object_store(js, name, description)
+        except APIError:
+            if pause is None:
+                raise
+            await asyncio.sleep(pause)
+        else:
+            return
+
+
+async def _ensure_object_store(js: JetStreamContext, name: str, description: str) -> None:
+    try:
+        await js.object_store(name)
+    except (BucketNotFoundError, NotFoundError):
+        await js.create_object_store(name, config=ObjectStoreConfig(bucket=name, description=description))
+
+
 async def _ensure_key_value(js: JetStreamContext, name: str, description: str) -> None:
     try:
         await js.key_value(name)
     except (BucketNotFoundError, NotFoundError):
-        try:
-            await js.create_key_value(KeyValueConfig(bucket=name, description=description, history=8))
-        except BadRequestError:
-            await js.key_value(name)  # another process made it in between
+        await js.create_key_value(KeyValueConfig(bucket=name, description=description, history=8))

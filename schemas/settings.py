@@ -126,13 +126,16 @@ class Shared(Section, frozen=True, kw_only=True):
                 f"loop.tick_seconds: {self.loop.tick_seconds} must be more than settle_seconds "
                 f"{self.loop.settle_seconds} + decision_budget_seconds {self.loop.decision_budget_seconds}"
             )
+        self._check_classes()
+
+    def _check_classes(self) -> None:
         if not self.classes:
             raise SettingsError("classes: none are defined; leave the section out for the default three")
         values: dict[str, str] = {}
         for name, spec in self.classes.items():
             if not _CLASS_NAME.fullmatch(name) or name == "node":  # `node.…` are the node's own features
                 raise SettingsError(
-                    f"classes.{name}: is not a name for a class; use letters, digits, '-' and '_', and not 'node' "
+                    f"classes: {name!r} is not a name for a class; use letters, digits, '-' and '_', and not 'node' "
                     f"(label_values may hold any text)"
                 )
             if spec.kind == "latency" and spec.objective_p99_seconds is None:

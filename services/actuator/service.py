@@ -1,7 +1,9 @@
 """Wiring of the actuator: verdict in, weights to the kernel, actuation out; and the ways back to the originals."""
 
+import math
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 
 from runtime.errors import HostError
 from runtime.host_roots import HostRoots, find_roots
@@ -18,6 +20,7 @@ from services.actuator.weights import Batch
 
 _MEMORY = 4
 _PROBE_SECONDS = 60.0
+_STANDS_STILL = frozenset({"shadow", "frozen"})
 
 
 class ActuatorService:
@@ -34,10 +37,12 @@ class ActuatorService:
         self._dead_man = DeadMan(self._config.dead_man_seconds, context.clock.monotonic())
         self._order = CycleOrder()
         self._states: OrderedDict[tuple[str, int], tuple[State, float]] = OrderedDict()
-        self._waiting: Verdict | None = None
-        self._last: Actuation | None = None
+        self._waiting: tuple[Verdict, float] | None = None
+        self._last_applied: Actuation | None = None
         self._read_only = self._roots.read_only
-        self._probed_at = context.clock.monotonic()
+        self._try_again_at = math.inf
+        self._restore_again_at: float | None = None
+        self._ending = False
 
     @property
     def cycle(self) -> int:
@@ -71,81 +76,102 @@ class ActuatorService:
             now = self._context.clock.monotonic()
             if self._dead_man.fires(now) and self._weights.touched:
                 self._context.log.warning("dead_man", silent_seconds=round(now - self._dead_man.last_sign, 1))
-                await self._restore_and_say("dead_man")
-            if self._read_only and self._roots.read_only is None and now - self._probed_at > _PROBE_SECONDS:
-                self._probed_at = now
-                self._say_writable(None)
+                await self._restore_and_say("dead_man", "dead_man")
+            elif self._restore_again_at is not None and now >= self._restore_again_at:
+                await self._restore_and_say("not all could be restored before", "again")
+            if self._waiting is not None and now - self._waiting[1] > self._context.shared.loop.tick_seconds:
+                await self._give_up_waiting()
 
     async def stop(self) -> None:
         """Every original returns before the process ends."""
+        self._ending = True  # messages still arrive, and none may write again
         if self._weights.touched:
-            await self._restore_and_say("stop")
+            await self._restore_and_say("stop", "stop")
         self._weights.close()
 
     # ---- messages ----
 
-    async def _on_heartbeat(self, heartbeat: Heartbeat) -> None:  # noqa: ARG002 - that it came is all
+    async def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
         self._dead_man.sign(self._context.clock.monotonic())
+        await self._obey_mode(heartbeat.mode)
 
     async def _on_state(self, state: State) -> None:
         if state.phase != "before":
             return
-        self._states[(state.boot, state.cycle)] = (state, self._context.clock.monotonic())
+        # A state that comes twice is as old as it was the first time.
+        self._states.setdefault((state.boot, state.cycle), (state, self._context.clock.monotonic()))
         while len(self._states) > _MEMORY:
             self._states.popitem(last=False)
-        waiting = self._waiting
-        if waiting is not None and (waiting.boot, waiting.cycle) == (state.boot, state.cycle):
+        if self._waiting is None:
+            return
+        verdict, heard_at = self._waiting
+        if (verdict.boot, verdict.cycle) == (state.boot, state.cycle):
             self._waiting = None
-            await self._act(waiting)
+            await self._act(verdict, heard_at)
 
     async def _on_verdict(self, verdict: Verdict) -> None:
-        self._dead_man.sign(self._context.clock.monotonic())
+        now = self._context.clock.monotonic()
+        self._dead_man.sign(now)
         if not self._order.accept(verdict.boot, verdict.cycle):
             self._context.messenger.drop(verdict, "duplicate")
             return
-        if self._waiting is not None:
-            overtaken, self._waiting = self._waiting, None
-            await self._say(overtaken, "skipped", rule="no_state", reason="its state never came")
+        await self._give_up_waiting()
+        await self._obey_mode(verdict.mode)
         if verdict.execute and (verdict.boot, verdict.cycle) not in self._states:
-            self._waiting = verdict  # two subscriptions race: the state may be a moment behind
+            self._waiting = (verdict, now)  # two subscriptions race: the state may be a moment behind
             return
-        await self._act(verdict)
+        await self._act(verdict, now)
 
     async def _on_command(self, command: Command) -> None:
         if command.verb == "rollback":
             await self._roll_back(command)
-            return
-        stands_still = command.verb == "mode" and command.mode in ("shadow", "frozen")
-        if (command.verb == "restore" or stands_still) and self._weights.touched:
-            await self._restore_and_say(f"command: {command.verb} by {command.by}: {command.reason}", "command")
+        elif command.verb == "restore" or command.mode in _STANDS_STILL:
+            await self._restore_if_touched(f"command: {command.verb} by {command.by}: {command.reason}", "command")
+
+    async def _obey_mode(self, mode: Mode | None) -> None:
+        """In a mode that stands still nothing of ours stays, also where the order to change the mode was missed."""
+        if mode in _STANDS_STILL:
+            await self._restore_if_touched(f"the guard's mode is {mode}", "mode")
+
+    async def _give_up_waiting(self) -> None:
+        if self._waiting is not None:
+            (overtaken, _), self._waiting = self._waiting, None
+            await self._say(overtaken, "skipped", rule="no_state", reason="its state never came")
 
     # ---- step 7 ----
 
-    async def _act(self, verdict: Verdict) -> None:
+    async def _act(self, verdict: Verdict, heard_at: float) -> None:
         if not verdict.execute or verdict.weights is None:
             outcome: ActuationOutcome = "held" if verdict.outcome == "hold" else "skipped"
             await self._say(verdict, outcome, rule=verdict.rule, reason=verdict.reason)
             return
-        state, seen_at = self._states[(verdict.boot, verdict.cycle)]
-        expired = self._expired(verdict, state, seen_at)
-        if expired is not None:
-            await self._say(verdict, "skipped", rule="deadline", reason=expired)
+        known = self._states.get((verdict.boot, verdict.cycle))
+        if known is None:
+            await self._say(verdict, "skipped", rule="no_state", reason="its state was overtaken by newer ones")
             return
-        if self._read_only is not None:
-            await self._say(verdict, "skipped", rule="read_only", reason=self._read_only)
+        state, seen_at = known
+        objection = self._objection(verdict, state, min(seen_at, heard_at))
+        if objection is not None:
+            await self._say(verdict, "skipped", rule=objection[0], reason=objection[1])
             return
         started = time.perf_counter()
-        batch = self._apply(solve(state.pods, verdict.weights, self._weights.originals()))
+        targets = solve(state.pods, verdict.weights, self._weights.originals())
+        batch = self._apply(targets, too_late=lambda: self._expired(verdict, state, min(seen_at, heard_at)))
         if batch is None:
             await self._say(verdict, "failed", rule="journal", reason="the journal cannot be written: nothing was")
             return
         seconds = time.perf_counter() - started
+        if batch.late is not None:
+            await self._say(verdict, "skipped", rule="deadline", reason=batch.late, writes=tuple(batch.writes))
+            return
         self._metrics.duration.observe(seconds)
         self._metrics.loop.observe(max(0.0, self._context.clock.monotonic() - seen_at))
         self._context.metrics.step.labels("execute").observe(seconds)
-        if any(write.reason == "read_only" for write in batch.writes):
-            self._say_writable("the kernel refused a write: the files are read-only here")
         outcome, reason = outcome_of(batch.writes)
+        if batch.refused_everywhere:
+            self._say_writable("the kernel refused a write: the files are read-only here")
+        elif outcome == "applied":
+            self._say_writable(None)
         await self._say(
             verdict,
             outcome,
@@ -155,24 +181,42 @@ class ActuatorService:
             seconds=seconds,
         )
 
-    def _expired(self, verdict: Verdict, state: State, seen_at: float) -> str | None:
-        """Why it is too late, by the wall clock or by our own since the state was seen: the stricter one."""
+    def _objection(self, verdict: Verdict, state: State, known_since: float) -> tuple[str, str] | None:
+        """Rule and reason for not writing, or None."""
+        if self._ending:
+            return "stopping", "the actuator is on its way out"
+        if verdict.mode in _STANDS_STILL:
+            return "mode", f"nothing is written in mode {verdict.mode}"
+        expired = self._expired(verdict, state, known_since)
+        if expired is not None:
+            return "deadline", expired
+        if self._read_only is not None and self._context.clock.monotonic() < self._try_again_at:
+            return "read_only", self._read_only
+        return None
+
+    def _expired(self, verdict: Verdict, state: State, known_since: float) -> str | None:
+        """Why it is too late, by the wall clock or by our own since we knew of the cycle: the stricter one."""
         if verdict.deadline is None:
             return "the verdict has no deadline"
-        late = (self._context.clock.now_ns() - verdict.deadline) / 1e9
+        now_ns = self._context.clock.now_ns()
+        late = (now_ns - verdict.deadline) / 1e9
         if late > 0:
             return f"{late * 1000:.0f} ms after the deadline"
         limit = 2 * self._context.shared.loop.tick_seconds
-        age = self._context.clock.monotonic() - seen_at
-        if age > min(limit, max(0.0, (verdict.deadline - state.at) / 1e9) + 0.05):
-            return f"the state was seen {age:.2f} s ago"
+        known = self._context.clock.monotonic() - known_since
+        age = max(known, (now_ns - state.at) / 1e9)
+        if age > limit:
+            return f"the state is {age:.2f} s old"
+        if known > max(0.0, (verdict.deadline - state.at) / 1e9):
+            return f"the state was seen {known:.2f} s ago, longer than the verdict is good for"
         return None
 
     # ---- the ways back ----
 
     async def _roll_back(self, command: Command) -> None:
-        last = self._last
-        if last is None or (last.boot, last.cycle) != (command.boot, command.cycle) or last.outcome != "applied":
+        last, self._last_applied = self._last_applied, None
+        if last is None or (last.boot, last.cycle) != (command.boot, command.cycle):
+            self._last_applied = last
             self._context.messenger.drop(command, "not_applied")
             return
         targets = [
@@ -180,8 +224,10 @@ class ActuatorService:
             for write in last.writes
             if write.result == "applied" and write.before
         ]
-        self._last = None
-        batch = self._apply(targets) or Batch()
+        batch = self._apply(targets, only_ours=True)
+        if batch is None:  # the originals need no journal, and are the one way back that is left
+            await self._restore_if_touched(f"rollback without a journal: {command.reason}", "rollback")
+            return
         await self._publish(
             command.boot,
             command.cycle,
@@ -192,36 +238,46 @@ class ActuatorService:
             overridden=tuple(batch.overridden),
         )
 
-    async def _restore_and_say(self, reason: str, label: str | None = None) -> None:
-        writes = self._restore(label or reason)
-        self._last = None
+    async def _restore_if_touched(self, reason: str, label: str) -> None:
+        if self._weights.touched:
+            await self._restore_and_say(reason, label)
+
+    async def _restore_and_say(self, reason: str, label: str) -> None:
+        writes = self._restore(label)
         boot = self._order.boot
         if boot is not None:
             await self._publish(boot, self._order.cycle, "restored", reason=reason, writes=tuple(writes))
 
     def _restore(self, label: str) -> list[PodWrite]:
-        try:
-            writes = self._weights.restore()
-        except HostError as error:
-            self._context.log.error("journal_failed", detail=str(error))
-            writes = []
-        self._metrics.restores.labels(label).inc()
+        self._last_applied = None
+        writes = self._weights.restore()
         failed = [write.group for write in writes if write.result == "failed"]
+        now = self._context.clock.monotonic()
+        self._restore_again_at = now + self._config.dead_man_seconds if failed else None
+        self._metrics.restores.labels(label).inc()
         self._context.log.info("restored", why=label, groups=len(writes), failed=len(failed))
         return writes
 
-    def _apply(self, targets: list[Target]) -> Batch | None:
+    def _apply(
+        self, targets: list[Target], *, too_late: Callable[[], str | None] = lambda: None, only_ours: bool = False
+    ) -> Batch | None:
         """Applies, or logs why the journal failed: then nothing was written."""
+        now = self._context.clock.monotonic()
         try:
-            return self._weights.apply(targets, self._context.clock.monotonic())
+            batch = self._weights.apply(targets, now, too_late=too_late, only_ours=only_ours)
         except HostError as error:
             self._context.log.error("journal_failed", detail=str(error))
             return None
+        if batch.ready:
+            self._restore_again_at = None  # what is there now is wanted
+        return batch
 
     # ---- talk ----
 
     def _say_writable(self, reason: str | None) -> None:
         self._read_only = reason
+        if reason != self._roots.read_only:  # what was found at start stays; a refusal is tried again now and then
+            self._try_again_at = self._context.clock.monotonic() + _PROBE_SECONDS
         self._context.health.require("writable", reason)
         self._metrics.writable.set(0 if reason else 1)
 
@@ -236,7 +292,7 @@ class ActuatorService:
         overridden: tuple[str, ...] = (),
         seconds: float | None = None,
     ) -> None:
-        self._last = await self._publish(
+        await self._publish(
             verdict.boot,
             verdict.cycle,
             outcome,
@@ -262,7 +318,7 @@ class ActuatorService:
         writes: tuple[PodWrite, ...] = (),
         overridden: tuple[str, ...] = (),
         seconds: float | None = None,
-    ) -> Actuation:
+    ) -> None:
         actuation = Actuation(
             node=self._context.shared.node,
             boot=boot,
@@ -277,6 +333,7 @@ class ActuatorService:
             overridden=overridden,
             write_seconds=seconds,
         )
+        if outcome == "applied":
+            self._last_applied = actuation  # before the send: a restore may come while that waits
         self._metrics.outcomes.labels(outcome).inc()
         await self._context.messenger.send(actuation)
-        return actuation

@@ -19,6 +19,8 @@ from services.collector.sources.kernel import Kernel
 from services.collector.sources.scrape import Scraper
 from services.collector.sources.workloads import StaticFile, WorkloadSource
 
+_UNDONE = frozenset({"rolled_back", "restored"})
+
 
 class CollectorService:
     """Numbers the cycles of this run and looks twice in each."""
@@ -113,7 +115,7 @@ class CollectorService:
             await self._publish("after", request.cycle, seen)
 
     async def _on_actuation(self, actuation: Actuation) -> None:
-        if actuation.boot == self._context.boot:
+        if actuation.boot == self._context.boot and _is_newer(actuation, self._previous):
             self._previous = Previous(
                 cycle=actuation.cycle, outcome=actuation.outcome, arm=actuation.arm, weights=actuation.weights
             )
@@ -138,7 +140,7 @@ class CollectorService:
             [f"{names[uid]}: {word}"[:200] for uid, word in sorted(errors.items())][:16]
             + ([trouble] if trouble else [])
         )
-        cpus = sweep.proc_stat.cpus if sweep.proc_stat is not None else os.cpu_count() or 1
+        cpus = (sweep.proc_stat.cpus if sweep.proc_stat is not None else 0) or os.cpu_count() or 1
         with step.labels("build").time():
             return self._view.advance(
                 Raw(
@@ -157,6 +159,9 @@ class CollectorService:
 
     async def _publish(self, phase: Phase, cycle: int, seen: Seen) -> None:
         self._show(seen)
+        previous = self._previous
+        if previous is not None and previous.cycle < cycle - 1:
+            previous = None  # the last cycle's actuation did not come: what an earlier one did says nothing of now
         await self._context.messenger.send(
             State(
                 node=self._shared.node,
@@ -168,9 +173,9 @@ class CollectorService:
                 classes=seen.classes,
                 pods=seen.pods,
                 contention=seen.contention,
-                features=features(seen.classes, seen.contention, self._previous, self._shared.classes),
+                features=features(seen.classes, seen.contention, previous, self._shared.classes),
                 features_schema=self._schema,
-                previous=self._previous,
+                previous=previous,
                 writable=self._roots.read_only is None,
                 notes=self._notes,
             )
@@ -186,3 +191,10 @@ class CollectorService:
                 (self._metrics.weight, state.weight),
             ):
                 gauge.labels(name).set(math.nan if value is None else value)
+
+
+def _is_newer(actuation: Actuation, known: Previous | None) -> bool:
+    """Whether it tells more than what is known: a later cycle, or what undid the same one. Duplicates do not."""
+    if known is None or actuation.cycle != known.cycle:
+        return known is None or actuation.cycle > known.cycle
+    return actuation.outcome in _UNDONE

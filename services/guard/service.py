@@ -1,32 +1,45 @@
 """Wiring of the guard: state and action in, verdict out; the second look in, rollback or restore out."""
 
 import asyncio
-from collections import OrderedDict, deque
+import math
+from collections import OrderedDict
 from dataclasses import dataclass
 
 from runtime.lifecycle import Context
 from runtime.streams import AUDIT
-from schemas.messages import Action, Actuation, Command, CommandVerb, Mode, State, Verdict
+from schemas.messages import Action, Actuation, Command, Mode, State, Verdict
 from schemas.order import CycleOrder
 from services.guard.config import GuardConfig
 from services.guard.core.breaker import Breaker
-from services.guard.core.regression import find_regression
+from services.guard.core.change_budget import ChangeBudget
+from services.guard.core.past import change_ages, last_mode_order, rollback_ages
+from services.guard.core.regression import Regression, find_regression
 from services.guard.core.rules import Judgement, Situation, judge
+from services.guard.core.state_age import StateAges
 from services.guard.metrics import GuardMetrics
+from services.guard.orders import Orders
 
 _MODES: tuple[Mode, ...] = ("shadow", "canary", "active", "frozen")
+_STANDS_STILL: frozenset[Mode] = frozenset({"shadow", "frozen"})
 _MEMORY = 16
-_MINUTE = 60.0
+_RECENT, _ALL = 200, 100_000
+_REASON_LENGTH = 300
 
 
 @dataclass
 class _Cycle:
-    """What the guard knows of one cycle."""
+    """What the guard knows of one cycle. `age_seconds` is that of its state when it came, at `seen_at`.
+
+    `settled`: the change was compared, or taken back before that. Nothing is judged twice, whatever is delivered twice.
+    """
 
     state: State
     seen_at: float
+    age_seconds: float
     verdict: Verdict | None = None
     applied: bool = False
+    after: State | None = None
+    settled: bool = False
 
 
 class GuardService:
@@ -40,14 +53,19 @@ class GuardService:
         self._shared = context.shared
         self._metrics = GuardMetrics(context.metrics.registry)
         self._order = CycleOrder()
+        self._orders = Orders(context)
         self._cycles: OrderedDict[tuple[str, int], _Cycle] = OrderedDict()
         self._early: OrderedDict[tuple[str, int], Action] = OrderedDict()
-        self._changes: deque[float] = deque()
+        self._changes = ChangeBudget(self._shared.weights.max_changes_per_minute)
         self._breaker = Breaker(
             self._config.rollbacks_to_open, self._config.rollback_window_seconds, self._config.cool_down_seconds
         )
         self._mode: Mode = self._shared.mode
-        self._last_state_at = context.clock.monotonic()
+        self._mode_ordered = False
+        now = context.clock.monotonic()
+        self._ages = StateAges(now, skew_seconds=self._shared.loop.tick_seconds)
+        self._last_state_at = now
+        self._moved_at = -math.inf
         self._blind = False
         self._timers: set[asyncio.Task[None]] = set()
 
@@ -62,29 +80,40 @@ class GuardService:
         return self._mode
 
     async def start(self) -> None:
-        """Takes up the mode that was last ordered, then listens."""
-        for command in reversed(await self._context.messenger.history(AUDIT, Command, 200)):
-            if command.verb == "mode" and command.mode is not None:
-                self._mode = command.mode
-                self._context.log.info("mode_taken_up", mode=command.mode, by=command.by, reason=command.reason)
-                break
-        self._show_mode()
+        """Takes up what the last run left, then listens. Orders that come meanwhile are newer than what is stored."""
         messenger = self._context.messenger
         await messenger.listen(Command, self._on_command)
+        await self._take_up()
+        self._show_mode()
         await messenger.listen(Actuation, self._on_actuation)
         await messenger.listen(Action, self._on_action)
         await messenger.listen(State, self._on_state)
+
+    async def _take_up(self) -> None:
+        clock, messenger = self._context.clock, self._context.messenger
+        recent = await messenger.history(AUDIT, Command, _RECENT)
+        order = last_mode_order(recent) or last_mode_order(await messenger.history(AUDIT, Command, _ALL))
+        if order is not None and order.mode is not None and not self._mode_ordered:
+            self._mode = order.mode
+            self._context.log.info("mode_taken_up", mode=order.mode, by=order.by, reason=order.reason)
+        now, now_ns = clock.monotonic(), clock.now_ns()
+        counts_seconds = max(self._config.rollback_window_seconds, self._config.cool_down_seconds)
+        for age in rollback_ages(recent, now_ns):
+            if age <= counts_seconds:
+                self._breaker.rolled_back(now - age)
+        for age in change_ages(await messenger.history(AUDIT, Verdict, _RECENT), now_ns):
+            self._changes.spend(now - age)
 
     async def run(self) -> None:
         """Watches that states keep coming."""
         tick = self._shared.loop.tick_seconds
         while True:
             await self._context.clock.sleep(tick / 2)
+            self._show_mode()
             silent = self._context.clock.monotonic() - self._last_state_at
             if silent > self._config.blind_after_ticks * tick and not self._blind:
-                self._blind = True
-                self._context.log.warning("blind", seconds=round(silent, 1))
-                await self._order_restore(f"no fresh state for {silent:.0f} s")
+                newest = next((cycle.state for cycle in reversed(self._cycles.values())), None)
+                self._blind = await self._orders.restore(newest, "blind", f"no fresh state for {silent:.0f} s")
 
     async def stop(self) -> None:
         """Ends the timers; what is written is the actuator's to restore."""
@@ -101,24 +130,32 @@ class GuardService:
         if not self._order.accept(state.boot, state.cycle):
             self._context.messenger.drop(state, "duplicate")
             return
-        now = self._context.clock.monotonic()
+        clock = self._context.clock
+        now = clock.monotonic()
         self._last_state_at, self._blind = now, False
+        self._breaker.inconclusive()  # what was under trial was compared by now, or never will be
         key = (state.boot, state.cycle)
-        cycle = self._cycles[key] = _Cycle(state, now)
+        cycle = _Cycle(state, now, self._ages.age_seconds(state.at, clock.now_ns(), now))
+        earlier = [other for other in self._cycles.values() if other.verdict is None]
+        self._cycles[key] = cycle
         while len(self._cycles) > _MEMORY:
             self._cycles.popitem(last=False)
-        early = self._early.pop(key, None)
-        if early is not None:
-            await self._decide(cycle, early)
-            return
         timer = asyncio.create_task(self._expire(cycle))
         self._timers.add(timer)
         timer.add_done_callback(self._timers.discard)
+        early = self._early.pop(key, None)
+        for other in earlier:  # a cycle that still waits for its action when the next one begins is over
+            await self._end(other, f"no action before cycle {state.cycle} began")
+        if early is not None and cycle.verdict is None:
+            await self._decide(cycle, early)
 
     async def _on_action(self, action: Action) -> None:
         key = (action.boot, action.cycle)
         cycle = self._cycles.get(key)
         if cycle is None:
+            if key in self._early or (action.boot == self._order.boot and action.cycle <= self._order.cycle):
+                self._context.messenger.drop(action, "duplicate" if key in self._early else "stale")
+                return
             self._early[key] = action  # two subscriptions race: its state may be a moment behind
             while len(self._early) > _MEMORY:
                 stale, _ = self._early.popitem(last=False)
@@ -133,8 +170,10 @@ class GuardService:
     async def _expire(self, cycle: _Cycle) -> None:
         budget = self._shared.loop.decision_budget_seconds
         await self._context.clock.sleep(budget)
+        await self._end(cycle, f"no action within {budget * 1000:.0f} ms")
+
+    async def _end(self, cycle: _Cycle, reason: str) -> None:
         if cycle.verdict is None:
-            reason = f"no action within {budget * 1000:.0f} ms"
             await self._publish(cycle, None, Judgement("late", "budget", reason, None, execute=False))
 
     async def _decide(self, cycle: _Cycle, action: Action) -> None:
@@ -144,13 +183,14 @@ class GuardService:
             mode=self._mode,
             limits=self._shared.weights,
             classes=frozenset(self._shared.classes),
-            state_age_seconds=max(now - cycle.seen_at, (self._context.clock.now_ns() - cycle.state.at) / 1e9, 0.0),
-            max_state_age_seconds=self._config.max_state_age_ticks * self._shared.loop.tick_seconds,
+            state_age_seconds=cycle.age_seconds + now - cycle.seen_at,
+            max_state_age_seconds=self._max_state_age_seconds,
             answer_seconds=now - cycle.seen_at,
             budget_seconds=self._shared.loop.decision_budget_seconds,
-            changes_left=self._changes_left(now),
+            changes_left=self._changes.left(now),
             require_contention=self._config.require_contention,
             breaker_open=self._breaker.blocks(now),
+            since_moved_seconds=now - self._moved_at,
         )
         with self._context.metrics.step.labels("validate").time():
             judgement = judge(action, situation)
@@ -160,9 +200,12 @@ class GuardService:
         clock, state = self._context.clock, cycle.state
         now = clock.monotonic()
         if judgement.execute:
-            self._changes.append(now)
+            self._changes.spend(now)
             self._breaker.tried(now)
+            self._moved_at = now
+        waited = now - cycle.seen_at
         lifetime = self._shared.loop.decision_budget_seconds + self._config.apply_within_seconds
+        good_for = min(lifetime, self._max_state_age_seconds - cycle.age_seconds) - waited
         clamped = judgement.outcome == "clamp"
         verdict = Verdict(
             node=state.node,
@@ -175,10 +218,10 @@ class GuardService:
             arm=action.arm if action else None,
             weights=judgement.weights,
             rule=judgement.rule,
-            reason=judgement.reason,
+            reason=judgement.reason[:_REASON_LENGTH] if judgement.reason else None,
             propensity=action.propensity if action and not clamped else None,
-            deadline=clock.now_ns() + int((lifetime - (now - cycle.seen_at)) * 1e9),
-            changes_left=self._changes_left(now),
+            deadline=clock.now_ns() + int(good_for * 1e9),
+            changes_left=self._changes.left(now),
             previous_weights={name: seen.weight for name, seen in state.classes.items() if seen.weight is not None},
         )
         cycle.verdict = verdict
@@ -190,23 +233,41 @@ class GuardService:
             "verdict", cycle=state.cycle, outcome=judgement.outcome, rule=judgement.rule, reason=judgement.reason
         )
 
-    def _changes_left(self, now: float) -> int:
-        while self._changes and now - self._changes[0] >= _MINUTE:
-            self._changes.popleft()
-        return max(0, int(self._shared.weights.max_changes_per_minute) - len(self._changes))
+    @property
+    def _max_state_age_seconds(self) -> float:
+        return self._config.max_state_age_ticks * self._shared.loop.tick_seconds
 
     # ---- step 11 ----
 
     async def _on_actuation(self, actuation: Actuation) -> None:
         cycle = self._cycles.get((actuation.boot, actuation.cycle))
-        if cycle is not None and actuation.outcome == "applied":
-            cycle.applied = True
+        if cycle is None or cycle.settled:
+            return
+        if actuation.outcome != "applied":
+            cycle.settled = True  # nothing was done, or it was taken back before we looked
+            if self._order.is_current(actuation.boot, actuation.cycle):
+                self._breaker.inconclusive()
+            return
+        if not cycle.applied and self._mode in _STANDS_STILL:  # the order to stand still overtook our verdict
+            reason = f"a change was applied while the mode is {self._mode}"
+            await self._orders.restore(cycle.state, "mode", reason)
+        cycle.applied = True
+        await self._compare(cycle)
 
     async def _on_after(self, after: State) -> None:
         cycle = self._cycles.get((after.boot, after.cycle))
-        if cycle is None or not cycle.applied or cycle.verdict is None:
+        if cycle is not None and cycle.after is None:
+            cycle.after = after
+            await self._compare(cycle)
+
+    async def _compare(self, cycle: _Cycle) -> None:
+        """Judges a change once it is known to be in force and was looked at again, as long as its cycle lasts: later,
+        other weights may be in force.
+        """
+        after = cycle.after
+        if after is None or not cycle.applied or cycle.settled or not self._order.is_current(after.boot, after.cycle):
             return
-        cycle.applied = False  # judged once, whatever is delivered twice
+        cycle.settled = True
         with self._context.metrics.step.labels("roll_back").time():
             evidence, regression = find_regression(
                 cycle.state,
@@ -217,69 +278,36 @@ class GuardService:
             )
         self._metrics.evidence.labels(evidence).inc()
         now = self._context.clock.monotonic()
-        if regression is None:
-            self._breaker.kept(now) if evidence == "keep" else self._breaker.inconclusive()
-            self._show_mode()
-            return
+        if regression is not None:
+            await self._roll_back(cycle, regression, now)
+        elif evidence == "keep":
+            self._breaker.kept(now)
+        else:
+            self._breaker.inconclusive()
+        self._show_mode()
+
+    async def _roll_back(self, cycle: _Cycle, regression: Regression, now: float) -> None:
         self._metrics.rollbacks.inc()
-        rise = regression.after_seconds / regression.before_seconds - 1.0
-        reason = (
-            f"{regression.name}: P99 {regression.before_seconds * 1000:.1f} ms -> "
-            f"{regression.after_seconds * 1000:.1f} ms (+{rise * 100:.0f} %)"
-        )
         opened = self._breaker.rolled_back(now)
-        await self._command(
-            after,
-            "rollback",
-            reason,
-            weights=cycle.verdict.previous_weights,
-            before=regression.before_seconds,
-            after_p99=regression.after_seconds,
-        )
-        self._context.log.info("rolled_back", cycle=after.cycle, reason=reason)
+        weights = cycle.verdict.previous_weights if cycle.verdict is not None else None
+        await self._orders.roll_back(cycle.state, regression, weights)
         if opened:
             self._context.log.warning("breaker_opened", cool_down_seconds=self._config.cool_down_seconds)
-            await self._order_restore(f"{self._config.rollbacks_to_open} rollbacks: the breaker opened")
-        self._show_mode()
+            reason = f"{self._config.rollbacks_to_open} rollbacks: the breaker opened"
+            await self._orders.restore(cycle.state, "breaker", reason)
 
     # ---- commands ----
 
     async def _on_command(self, command: Command) -> None:
-        if command.verb == "mode" and command.mode is not None and command.mode != self._mode:
+        if command.verb != "mode" or command.mode in _STANDS_STILL:  # our own orders come back to us here, too
+            self._moved_at = self._context.clock.monotonic()
+        if command.verb != "mode" or command.mode is None:
+            return
+        self._mode_ordered = True
+        if command.mode != self._mode:
             self._context.log.info("mode_changed", old=self._mode, new=command.mode, by=command.by)
             self._mode = command.mode
             self._show_mode()
-
-    async def _order_restore(self, reason: str) -> None:
-        last = next(reversed(self._cycles.values()), None)
-        if last is not None:
-            await self._command(last.state, "restore", reason)
-
-    async def _command(
-        self,
-        about: State,
-        verb: CommandVerb,
-        reason: str,
-        *,
-        weights: dict[str, int] | None = None,
-        before: float | None = None,
-        after_p99: float | None = None,
-    ) -> None:
-        await self._context.messenger.send(
-            Command(
-                node=about.node,
-                boot=about.boot,
-                cycle=about.cycle,
-                at=self._context.clock.now_ns(),
-                verb=verb,
-                by="guard",
-                reason=reason,
-                weights=weights,
-                p99_before_seconds=before,
-                p99_after_seconds=after_p99,
-                id=f"guard-{about.boot}-{about.cycle}",
-            )
-        )
 
     def _show_mode(self) -> None:
         for mode in _MODES:

@@ -11,6 +11,8 @@ from services.rewarder.core.censor import Cycle, censor_reason
 from services.rewarder.core.reward import RewardWeights, Worth, is_violated, reward
 from services.rewarder.metrics import RewarderMetrics
 
+_EARLY = 15
+
 
 @dataclass
 class _Follow:
@@ -68,10 +70,14 @@ class RewarderService:
         await asyncio.Event().wait()
 
     async def stop(self) -> None:
-        """The cycle under way ends unrewarded: its last word is that we left."""
+        """The cycle under way ends now: with its reward if all was seen, else its last word is that we left."""
         follow = self._follow
-        if follow is not None and not follow.done:
+        if follow is None:
+            return
+        if not follow.done:
             await self._finish(follow, "stopped")
+        if follow.task is not None:  # its last message may be on the way
+            await asyncio.gather(follow.task, return_exceptions=True)
 
     # ---- following a cycle ----
 
@@ -85,32 +91,36 @@ class RewarderService:
         if not self._order.accept(state.boot, state.cycle):
             self._context.messenger.drop(state, "duplicate")
             return
-        if follow is not None and not follow.done:
-            await self._finish(follow, "overrun")
-        follow = self._follow = _Follow(Cycle(state), self._context.clock.monotonic())
+        earlier, follow = follow, _Follow(Cycle(state), self._context.clock.monotonic())
+        self._follow = follow
         follow.task = asyncio.create_task(self._accompany(follow))
-        early, self._early = self._early, []
-        for part in early:
-            self._add(part, follow)
+        self._early = [part for part in self._early if not self._add(part, follow)]
+        if earlier is not None and not earlier.done:
+            await self._finish(earlier, "overrun")
 
     async def _on_part(self, part: Action | Verdict | Actuation) -> None:
         follow = self._follow
-        if follow is None or not self._add(part, follow):
-            self._early = [*self._early[-8:], part]  # its state may be a moment behind on another subscription
+        if follow is not None and self._add(part, follow):
+            return
+        if part.boot == self._order.boot and part.cycle <= self._order.cycle:
+            self._context.messenger.drop(part, "stale")
+            return
+        self._early = [*self._early[-_EARLY:], part]  # its state may be a moment behind on another subscription
 
     def _add(self, part: Action | Verdict | Actuation, follow: _Follow) -> bool:
         if not self._is_of(part, follow):
             return False
+        cycle = follow.cycle  # the first of a kind counts: it is what the guard and the actuator went by
         if isinstance(part, Action):
-            follow.cycle = replace(follow.cycle, action=part)
+            follow.cycle = replace(cycle, action=cycle.action or part)
         elif isinstance(part, Verdict):
-            follow.cycle = replace(follow.cycle, verdict=part)
+            follow.cycle = replace(cycle, verdict=cycle.verdict or part)
             follow.judged.set()
         elif part.outcome not in ("rolled_back", "restored"):
-            follow.cycle = replace(follow.cycle, actuation=part)
+            follow.cycle = replace(cycle, actuation=cycle.actuation or part)
             follow.actuated.set()
         elif not follow.seen_again.is_set():  # taken back before we looked: nothing was executed for long enough
-            follow.cycle = replace(follow.cycle, actuation=part)
+            follow.cycle = replace(cycle, actuation=part)
         return True
 
     def _is_of(self, message: State | Action | Verdict | Actuation, follow: _Follow) -> bool:
@@ -142,12 +152,14 @@ class RewarderService:
             timer.cancel()
 
     async def _finish(self, follow: _Follow, interrupted: str | None) -> None:
+        """Ends the cycle; `interrupted` says why it ended early, and counts only if something was still missing."""
         follow.done = True
         task = follow.task
         if task is not None and task is not asyncio.current_task():
             task.cancel()
         cycle = follow.cycle
-        reason = interrupted or censor_reason(
+        reason = interrupted if interrupted is not None and cycle.after is None else None
+        reason = reason or censor_reason(
             cycle,
             self._shared.classes,
             min_requests=self._config.min_requests,

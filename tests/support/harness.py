@@ -1,7 +1,6 @@
 """Runs one service object on a `MemoryBus` and a `ManualClock`: no process, no network, no waiting."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,16 +41,23 @@ class Harness(Generic[S]):
         self._running = asyncio.create_task(self.service.run())
         await settle()
 
-    async def inject(self, *messages: AnyMessage, let_work: bool = True) -> None:
-        """Publishes what another service would, and lets the service work on it.
-
-        With `let_work=False` the messages only lie in the queues: the service sees them with what comes next.
-        """
+    async def inject(self, *messages: AnyMessage) -> None:
+        """Publishes what another service would, one after the other, and lets the service work on all of it."""
         for message in messages:
             self._injected.append(len(self.bus.history))
             await self.bus.publish(subject_of(message), encode(message), msg_id=message_id(message))
-        if let_work:
-            await settle()
+        await settle(20 + 10 * len(messages))
+
+    async def inject_raw(self, subject: str, *payloads: bytes) -> None:
+        """Publishes bytes that need not be a message."""
+        for payload in payloads:
+            self._injected.append(len(self.bus.history))
+            await self.bus.publish(subject, payload)
+        await settle(20 + 10 * len(payloads))
+
+    def at(self) -> int:
+        """The wall clock now: the `at` of a message that is just made."""
+        return self.clock.now_ns()
 
     async def advance(self, seconds: float) -> None:
         """Moves the clock and lets the service work."""
@@ -106,7 +112,7 @@ async def harness(
     """
     config = config_of(name, section, settings)
     bus, clock = bus or MemoryBus(), clock or ManualClock()
-    metrics, log = CommonMetrics(name), get_log(name, node=config.shared.node, pid=os.getpid())
+    metrics, log = CommonMetrics(name), get_log(name, node=config.shared.node)
     health = Health(stall_seconds=60.0, last_beat=clock.monotonic())
     context = Context(
         config, Messenger(bus, config.shared.node, metrics, clock, log), metrics, health, clock, log, boot=boot

@@ -12,7 +12,7 @@ import msgspec
 
 from services.actuator.core.records import Record
 
-VERSION = 2
+VERSION = 1
 
 T = TypeVar("T")
 

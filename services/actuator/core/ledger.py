@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from services.actuator.core.records import Intend, Original, Rebase, Record
+from services.actuator.core.records import Intend, Original, Record
 
 Owner: TypeAlias = Literal["new", "original", "ours", "foreign", "moved"]
 """`new`: never written. `foreign`: somebody replaced a value of ours. `moved`: somebody changed what was theirs."""
@@ -93,9 +93,7 @@ class Ledger:
         """The shortest journal that leads here."""
         found: list[Record] = []
         for entry in self.entries.values():
-            found.append(
-                Original(group=entry.group, identity=entry.identity, value=entry.original, name=entry.name)
-            )
+            found.append(Original(group=entry.group, identity=entry.identity, value=entry.original, name=entry.name))
             if entry.ours:
                 found.append(Intend(group=entry.group, values=tuple(sorted(entry.ours))))
         return found
@@ -114,6 +112,11 @@ class Ledger:
     def forget(self, group: str) -> None:
         """The group is gone, or restored."""
         self.entries.pop(group, None)
+
+    def vanished(self, group: str) -> None:
+        """The group is gone, and with it whoever else wrote to it."""
+        self.forget(group)
+        self.others.pop(group, None)
 
     # ---- somebody else ----
 
@@ -136,7 +139,8 @@ class Ledger:
 
     def stayed(self, group: str) -> None:
         """Our last value was still there: the row of foreign writes is broken."""
-        self.others.pop(group, None)
+        if group in self.others:
+            self.others[group].in_a_row = 0
 
     def left_alone(self, group: str, identity: int, now: float) -> str | None:
         """Why the group is not ours to write at the moment, or None."""

@@ -1,8 +1,9 @@
 """From class weights to pod weights, parent by parent, since weights act among siblings only.
 
 Inside a parent a class's weight is divided among its pods in proportion to their originals, so a big pod stays big.
-Where the parent also holds groups that Trimtab does not steer, the steered pods share what they had together: their
-sum stays what it was, and nothing is taken from the others (docs/adr/0005-solver.md).
+Where the parent also holds groups that Trimtab does not steer (other pods, or QoS groups, which are the kubelet's), the
+steered pods share what they had together: their sum stays what it was, and nothing is taken from the others
+(docs/adr/0005-solver.md).
 """
 
 from collections import defaultdict
@@ -27,17 +28,25 @@ def solve(pods: Iterable[PodState], weights: Mapping[str, int], originals: Mappi
     """Targets for the pods of the classes in `weights`, in order of their groups.
 
     `originals` maps groups to their weights before Trimtab; a pod that is not in it has the weight it shows. Pods with
-    a `skip` reason, without a weight or of another class get no target and count as neighbours. Every target is an
-    integer in 1..10000; equal inputs give equal targets.
+    a `skip` reason, without a weight or of another class get no target and count as neighbours. Class weights outside
+    1..10000 count as the nearest bound. Every target is an integer in 1..10000; equal inputs give equal targets.
     """
+    by_group = {pod.group: pod for pod in pods}
+    wanted = {name: max(KERNEL_MIN_WEIGHT, min(KERNEL_MAX_WEIGHT, weight)) for name, weight in weights.items()}
     families: dict[str, list[PodState]] = defaultdict(list)
-    for pod in pods:
-        families[pod.group.rpartition("/")[0]].append(pod)
+    shared: set[str] = set()
+    for pod in by_group.values():
+        parent = _parent(pod.group)
+        if pod.cls in wanted and pod.skip is None and pod.weight:
+            families[parent].append(pod)
+        elif pod.weight:
+            shared.add(parent)
+        while parent:
+            parent = _parent(parent)
+            shared.add(parent)  # it holds a group that is on the way to a pod and no pod itself
     targets: list[Target] = []
-    for family in families.values():
-        steered = [pod for pod in family if pod.cls in weights and pod.skip is None and pod.weight]
-        neighbours = [pod for pod in family if pod not in steered and pod.weight]
-        targets += _solve_family(steered, weights, originals, keep_sum=bool(neighbours))
+    for parent, steered in families.items():
+        targets += _solve_family(steered, wanted, originals, keep_sum=parent in shared)
     return sorted(targets, key=lambda target: target.group)
 
 
@@ -49,9 +58,8 @@ def _solve_family(
     for pod in steered:
         of_class[pod.cls or ""] += own[pod.group]
     wishes = {pod.group: weights[pod.cls or ""] * own[pod.group] / of_class[pod.cls or ""] for pod in steered}
-    total = sum(wishes.values())
-    scale = sum(own.values()) / total if keep_sum and total > 0 else 1.0
-    largest = max(wishes.values(), default=0.0) * scale
+    scale = sum(own.values()) / sum(wishes.values()) if keep_sum else 1.0
+    largest = max(wishes.values()) * scale
     if largest > KERNEL_MAX_WEIGHT:
         scale *= KERNEL_MAX_WEIGHT / largest
     return [Target(pod.uid, pod.name, pod.group, _kernel(wishes[pod.group] * scale)) for pod in steered]
@@ -59,3 +67,7 @@ def _solve_family(
 
 def _kernel(weight: float) -> int:
     return max(KERNEL_MIN_WEIGHT, min(KERNEL_MAX_WEIGHT, round(weight)))
+
+
+def _parent(group: str) -> str:
+    return group.rpartition("/")[0]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from schemas.messages import ClassState, Contention
 
 _BUSY_RATIO = 0.9
+_RUNNABLE = frozenset({"loadavg", "stat"})
 
 
 def contention(
@@ -19,8 +20,8 @@ def contention(
     run_queue_limit: float,
 ) -> Contention:
     """The verdict and its reason. Pressure of the classes decides where the kernel has it, less the time in which a
-    class was held by its own limit (no weight cures that); else the run queue on a busy node; else it is unknown,
-    which counts as none.
+    class was held by its own limit (no weight cures that); else the run queue on a busy node, less the one task per
+    CPU that runs where the source counts those too; else it is unknown, which counts as none.
     """
     waits = {
         name: max(0.0, seen.pressure_ratio - (seen.throttled_ratio or 0.0))
@@ -32,8 +33,9 @@ def contention(
         contended = waits[worst] >= pressure_limit
         reason = f"{worst} waited {waits[worst] * 100:.0f} % of the time"
     elif run_queue is not None and run_queue_source != "pressure":
-        contended = run_queue >= run_queue_limit and (busy_ratio is None or busy_ratio >= _BUSY_RATIO)
-        reason = f"{run_queue:.1f} tasks waited per CPU ({run_queue_source}); the kernel shows no pressure per group"
+        waiting = max(0.0, run_queue - 1.0) if run_queue_source in _RUNNABLE else run_queue
+        contended = waiting >= run_queue_limit and (busy_ratio is None or busy_ratio >= _BUSY_RATIO)
+        reason = f"{waiting:.1f} tasks waited per CPU ({run_queue_source}); the kernel shows no pressure per group"
     elif node_pressure_ratio is not None:
         contended = node_pressure_ratio >= pressure_limit
         reason = f"some task on the node waited {node_pressure_ratio * 100:.0f} % of the time"

@@ -10,6 +10,7 @@ from schemas.settings import ClassSettings
 _QUEUE_SCALE = 8.0
 _LOAD_SCALE = 4.0
 _LATENCY_OCTAVES = 4.0
+_WEIGHT_OCTAVES = math.log2(100.0)
 
 
 def features(
@@ -38,22 +39,25 @@ def features(
 
 def _class_features(seen: ClassState, spec: ClassSettings, cpus: int) -> dict[str, float]:
     latency = seen.latency
-    octaves = 0.0
-    if latency.p99_seconds and spec.objective_p99_seconds:
-        octaves = math.log2(latency.p99_seconds / spec.objective_p99_seconds)
     return {
         "present": float(seen.pods > 0),
-        "weight_log": math.log10(seen.weight / 100.0) / 2.0 if seen.weight else 0.0,
+        "weight_log": _log2(seen.weight, 100.0) / _WEIGHT_OCTAVES,
         "share": seen.share or 0.0,
         "cpu_ratio": (seen.cpu_cores or 0.0) / max(1, cpus),
         "pressure_ratio": seen.pressure_ratio or 0.0,
         "pressure_missing": float(seen.pressure_ratio is None),
         "throttled_ratio": seen.throttled_ratio or 0.0,
-        "latency_log": octaves / _LATENCY_OCTAVES,
+        "latency_log": _log2(latency.p99_seconds, spec.objective_p99_seconds) / _LATENCY_OCTAVES,
         "latency_missing": float(latency.p99_seconds is None),
         "over_ratio": latency.over_ratio or 0.0,
-        "load_log": math.log10(1.0 + (latency.requests_per_second or 0.0)) / _LOAD_SCALE,
+        "load_log": math.log10(1.0 + max(0.0, latency.requests_per_second or 0.0)) / _LOAD_SCALE,
     }
+
+
+def _log2(value: float | None, unit: float | None) -> float:
+    """How many octaves a value is above its unit; 0 where there is no such number."""
+    ratio = value / unit if value and unit else 0.0
+    return math.log2(ratio) if ratio > 0 else 0.0
 
 
 def _bounded(value: float) -> float:

@@ -1,12 +1,14 @@
 """Latency from cumulative histograms: what was added between two scrapes, merged over series and pods, then asked.
 
-A series that went back in any bucket was reset and counts from zero; a new series of a known pod counts whole; a pod's
-first scrape is a baseline and adds nothing. Bounds are numbers, so le="1" and le="1.0" are one bucket.
+A series that went back in any bucket, or has other buckets than before, was reset and counts from zero; a new series
+of a known pod counts whole; a pod's first scrape is a baseline and adds nothing, and so is a page that shares no series
+with the one before. Bounds are numbers, so le="1" and le="1.0" are one bucket.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 Buckets = Mapping[float, float]
 """Cumulative counts by upper bound in seconds; `inf` holds all."""
@@ -24,17 +26,27 @@ class Quantile:
 
 
 def added(previous: Series | None, current: Series) -> dict[float, float] | None:
-    """Cumulative counts added between two scrapes of one pod, summed over its series; None for a first scrape."""
-    if previous is None:
+    """Cumulative counts added between two scrapes of one pod, summed over its series; None where there is nothing to
+    compare with.
+    """
+    if previous is None or previous.keys().isdisjoint(current.keys()):
         return None
     parts = [_added_to_series(previous.get(key), buckets) for key, buckets in current.items()]
     return merge(part for part in parts if part)
 
 
 def _added_to_series(previous: Buckets | None, current: Buckets) -> dict[float, float]:
-    if previous is None or any(current.get(bound, 0.0) < count for bound, count in previous.items()):
-        return dict(current)
-    return {bound: count - previous.get(bound, 0.0) for bound, count in current.items()}
+    known = previous is not None and previous.keys() == current.keys()
+    if previous is None or not known or any(current[bound] < count for bound, count in previous.items()):
+        return _monotone(current)
+    return _monotone({bound: count - previous[bound] for bound, count in current.items()})
+
+
+def _monotone(buckets: Buckets) -> dict[float, float]:
+    """What is at or below a bound is at or below every larger one, also where a page was written while it was counted
+    (as PromQL's histogram_quantile repairs it).
+    """
+    return dict(zip(sorted(buckets), accumulate((buckets[bound] for bound in sorted(buckets)), max), strict=True))
 
 
 def merge(histograms: Iterable[Buckets]) -> dict[float, float]:

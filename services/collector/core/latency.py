@@ -33,12 +33,13 @@ class LatencyWindows:
         by_class: dict[str, list[Mapping[float, float]]] = {}
         for uid, (name, series) in pages.items():
             part = added(self._pages.get(uid), series)
-            by_class.setdefault(name, [])
-            if part:
-                by_class[name].append(part)
+            if part is not None:
+                by_class.setdefault(name, []).append(part)
         self._pages = {uid: series for uid, (_, series) in pages.items()}
         if elapsed_seconds is None or elapsed_seconds <= 0:
             return
+        for name in self._intervals.keys() - by_class.keys():
+            del self._intervals[name]  # a window has no holes: what was before one is not added to what comes after
         for name, parts in by_class.items():
             intervals = self._intervals.setdefault(name, deque(maxlen=64))
             intervals.append(Interval(elapsed_seconds, merge(parts)))
@@ -55,7 +56,7 @@ class LatencyWindows:
         """
         intervals = self._intervals.get(name)
         if not intervals:
-            return Latency(reason="no_source")
+            return Latency(reason="first_scrape")
         seconds = 0.0
         parts: list[Mapping[float, float]] = []
         buckets: dict[float, float] = {}

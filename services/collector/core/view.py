@@ -11,7 +11,7 @@ from services.collector.core.classes import PodReading, class_states
 from services.collector.core.contention import contention
 from services.collector.core.histogram import Series
 from services.collector.core.latency import LatencyWindows
-from services.collector.core.shares import effective_share
+from services.collector.core.shares import effective_shares
 from services.collector.core.tally import GroupRates, Tally
 from services.collector.core.workload import Workload
 
@@ -76,18 +76,22 @@ class View:
         return seen
 
     def _latency(self, name: str, raw: Raw, *, may_grow: bool) -> Latency:
-        latency = self.windows.latency(name, self.specs[name].objective_p99_seconds, may_grow=may_grow)
-        has_source = any(cls == name and workload.metrics_url for workload, cls in raw.workloads)
-        answered = any(cls == name and workload.uid in raw.pages for workload, cls in raw.workloads)
-        if has_source and not answered:
+        sources = [workload for workload, cls in raw.workloads if cls == name and workload.metrics_url]
+        if not sources:
+            return Latency(reason="no_source")
+        if not any(workload.uid in raw.pages for workload in sources):
             return Latency(reason="scrape_failed")
-        return latency
+        return self.windows.latency(name, self.specs[name].objective_p99_seconds, may_grow=may_grow)
 
     def _pods(self, raw: Raw, rates: Mapping[str, GroupRates]) -> list[PodReading]:
         weights = {group: reading.weight for group, reading in raw.groups.items() if reading.weight}
         active = frozenset(group for group, rate in rates.items() if (rate.cpu_cores or 0.0) > _ACTIVE_CORES)
-        found: list[PodReading] = []
         steered = {workload.group for workload, _ in raw.workloads}
+        shares: dict[str, float | None] = {}
+        for name in self.specs:
+            members = [workload.group for workload, cls in raw.workloads if cls == name and workload.group in weights]
+            shares |= effective_shares(members, weights, active)
+        found: list[PodReading] = []
         for workload, cls in raw.workloads:
             reading = raw.groups.get(workload.group)
             if reading is None:
@@ -101,8 +105,7 @@ class View:
                 skip=_skip(reading, raw.without_controller),
                 cpu_cores=rates[workload.group].cpu_cores,
             )
-            share = effective_share(workload.group, weights, active)
-            found.append(PodReading(state, rates[workload.group], share, reading.memory_bytes))
+            found.append(PodReading(state, rates[workload.group], shares.get(workload.group), reading.memory_bytes))
         above = {"/".join(group.split("/")[:depth]) for group in steered for depth in range(1, group.count("/") + 1)}
         for group, reading in raw.groups.items():
             if group in steered or group in above or reading.weight is None:

@@ -22,14 +22,20 @@ class Scraper:
         self._slots = asyncio.Semaphore(concurrency)
         self._metrics = metrics
         self._session: aiohttp.ClientSession | None = None
+        self._slow: frozenset[str] = frozenset()
 
     async def scrape(self, workloads: Iterable[Workload]) -> tuple[dict[str, Series], dict[str, str]]:
-        """Pages and errors of the workloads that have a URL. Takes no longer than the timeout, queueing included."""
+        """Pages and errors of the workloads that have a URL. Takes no longer than the timeout, queueing included.
+
+        Those that timed out last time queue behind the others, so that however many they are, they cost themselves.
+        """
         targets = [workload for workload in workloads if workload.metrics_url is not None]
+        targets.sort(key=lambda workload: workload.uid in self._slow)
         pages: dict[str, Series] = {}
         errors: dict[str, str] = {}
         if targets:
             await asyncio.gather(*(self._one(workload, pages, errors) for workload in targets))
+        self._slow = frozenset(uid for uid, word in errors.items() if word == "timeout")
         return pages, errors
 
     async def close(self) -> None:
@@ -45,15 +51,20 @@ class Scraper:
             found = parse_histogram(body, content_type, names)
         except TimeoutError:
             errors[workload.uid] = "timeout"
+        except aiohttp.ClientPayloadError as error:
+            errors[workload.uid] = f"unreadable: {' '.join(str(error).split())}"
         except (aiohttp.ClientError, OSError) as error:
             errors[workload.uid] = f"unreachable: {type(error).__name__}"
         except (ExpositionError, UnicodeDecodeError) as error:
             errors[workload.uid] = f"unreadable: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever an endpoint manages to break is its own loss
+            errors[workload.uid] = f"failed: {type(error).__name__}"
         else:
             if found is None:
                 errors[workload.uid] = "no_histogram"
             else:
-                pages[workload.uid] = found[1]
+                name, series = found  # the name is part of the key: another histogram is no continuation of this one
+                pages[workload.uid] = {(name, *labels): buckets for labels, buckets in series.items()}
 
     async def _fetch(self, url: str) -> tuple[str, str]:
         if self._session is None:

@@ -83,7 +83,7 @@ def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
         _check_group(where, entry.group, pods_root)
         if not entry.uid:
             raise ConfigError(f"{where}.uid: is empty; every pod needs one")
-        if entry.metrics_url is not None and urlsplit(entry.metrics_url).scheme not in ("http", "https"):
+        if entry.metrics_url is not None and not _is_http(entry.metrics_url):
             raise ConfigError(f"{where}.metrics_url: {entry.metrics_url!r} is not an http(s) URL")
         if any(other.uid == entry.uid or other.group == entry.group for other in found):
             raise ConfigError(f"{where}: uid {entry.uid!r} or group {entry.group!r} is listed twice; drop one")
@@ -98,6 +98,14 @@ def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
             )
         )
     return tuple(found)
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port beyond 65535, a bracket that is never closed
+        return False
 
 
 def _check_group(where: str, group: str, pods_root: str) -> None:

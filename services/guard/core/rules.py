@@ -16,6 +16,7 @@ from schemas.settings import WeightSettings
 
 _ROUNDING = 1e-9
 
+
 @dataclass(frozen=True)
 class Situation:
     """All that a rule may look at. Ages and budgets are in seconds, measured by the guard's own clock.

@@ -38,8 +38,10 @@ def _not_executed(cycle: Cycle) -> str | None:  # noqa: PLR0911 - one line a rea
     verdict, actuation = cycle.verdict, cycle.actuation
     if verdict is None:
         return "no_verdict"
-    if cycle.action is None or verdict.outcome == "late":
+    if verdict.outcome == "late":
         return "late"
+    if cycle.action is None:
+        return "no_action"
     if verdict.outcome == "refuse":
         return f"refused: {verdict.rule}"
     if verdict.outcome == "hold" and verdict.rule == "contention":
@@ -60,10 +62,12 @@ def _not_seen(cycle: Cycle) -> str | None:
 
 
 def _overridden(cycle: Cycle) -> str | None:
-    """Somebody else rewrote a weight between the write and the second look (WT-04)."""
+    """Somebody else rewrote a weight, at once or between the write and the second look (WT-04)."""
     assert cycle.after is not None
     expected = {pod.group: pod.weight for pod in cycle.before.pods if pod.cls is not None}
     for write in cycle.actuation.writes if cycle.actuation else ():
+        if write.result == "mismatch":
+            return "overridden"
         if write.after is not None:
             expected[write.group] = write.after
     for pod in cycle.after.pods:
@@ -81,22 +85,25 @@ def _no_contention(cycle: Cycle, *, required: bool) -> str | None:
 
 
 def _no_evidence(cycle: Cycle, classes: Mapping[str, ClassSettings], min_requests: int) -> str | None:
-    """The most important latency class with pods must have been seen serving enough requests."""
+    """The most important latency classes with pods must have been seen serving enough requests, and every throughput
+    class with pods must have been seen using CPU, or not: what is unknown is not nothing.
+    """
     assert cycle.after is not None
-    present = [
-        (spec.importance, name)
-        for name, spec in classes.items()
-        if spec.kind == "latency" and (seen := cycle.after.classes.get(name)) is not None and seen.pods > 0
-    ]
-    if not present:
+    seen = {name: cycle.after.classes[name] for name in classes if name in cycle.after.classes}
+    present = [name for name in seen if seen[name].pods > 0]
+    latency_classes = [name for name in present if classes[name].kind == "latency"]
+    if not latency_classes:
         return "no_latency_class"
-    top = max(importance for importance, _ in present)
-    for importance, name in present:
-        if importance < top:
+    top = max(classes[name].importance for name in latency_classes)
+    for name in latency_classes:
+        if classes[name].importance < top:
             continue
-        latency = cycle.after.classes[name].latency
+        latency = seen[name].latency
         if latency.p99_seconds is None and latency.over_ratio is None:
             return f"no_latency: {name}: {latency.reason or 'unknown'}"
         if latency.requests < min_requests:
             return f"few_requests: {name}: {latency.requests}"
+    for name in present:
+        if classes[name].kind == "throughput" and seen[name].cpu_cores is None:
+            return f"no_throughput: {name}"
     return None

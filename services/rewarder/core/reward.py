@@ -1,7 +1,7 @@
 """Step 9: what a cycle was worth, in [-1, 1], term by term.
 
-Objectives come first: while one is broken the value is negative and throughput counts for nothing; once all hold, the
-CPU share of throughput classes decides; moving costs a little.
+Objectives come first: while one is broken throughput counts for nothing and the value lies below all that an unbroken
+cycle can be worth; once all hold, the CPU share of throughput classes decides; moving costs a little.
 """
 
 import math
@@ -13,6 +13,8 @@ from schemas.settings import ClassSettings
 
 _FULL_RANGE = math.log(100.0)
 _WORST_OCTAVES = 5.0
+_MOST_CPUS = 8192
+"""The kernel's own limit (NR_CPUS)."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +48,24 @@ def is_violated(seen: ClassState, spec: ClassSettings) -> bool:
 
 
 def severity(seen: ClassState, spec: ClassSettings) -> float:
-    """How badly a class misses its objective, 0-1: from the fraction of requests over it, which still tells bad from
-    worse when the P99 is saturated, and from how many times the P99 is the objective (32 times is the worst).
+    """How badly a class misses its objective, 0-1, never less for a worse number: from the fraction of requests over
+    it, which still tells bad from worse when the P99 is saturated, and from how many times the P99 is the objective
+    (32 times is the worst).
     """
     latency, objective = seen.latency, spec.objective_p99_seconds
     octaves = 0.0
     if latency.p99_seconds is not None and objective is not None and latency.p99_seconds > objective:
         octaves = min(1.0, math.log2(latency.p99_seconds / objective) / _WORST_OCTAVES)
-    over = math.sqrt(latency.over_ratio) if latency.over_ratio is not None else octaves
+    over = math.sqrt(_unit(latency.over_ratio)) if latency.over_ratio is not None else octaves
     return min(1.0, 0.6 * over + 0.4 * octaves)
 
 
 def movement(before: State, weights: Mapping[str, int] | None) -> float:
     """Mean part of the full range (1:100) by which class weights moved, 0-1."""
     moves = [
-        abs(math.log(weight / seen.weight))
+        abs(math.log(weight) - math.log(seen.weight))
         for name, weight in (weights or {}).items()
-        if (seen := before.classes.get(name)) is not None and seen.weight
+        if weight > 0 and (seen := before.classes.get(name)) is not None and seen.weight and seen.weight > 0
     ]
     return min(1.0, sum(moves) / len(moves) / _FULL_RANGE) if moves else 0.0
 
@@ -74,7 +77,12 @@ def reward(
     classes: Mapping[str, ClassSettings],
     weights: RewardWeights,
 ) -> Worth:
-    """The worth of a cycle whose evidence is complete. `moved_to` are the class weights that were written, if any."""
+    """The worth of a cycle whose evidence is complete. `moved_to` are the class weights that were written, if any.
+
+    The value is, with `penalty` the weighted violation and severity (0-1), `move` and `throughput` the terms (0-1) and
+    `cost` the weight of moving: without a violation throughput weight * throughput - cost * move, which is at least
+    -cost; with one -cost - (1 - 2 * cost) * penalty - cost * move, which is at most -cost and at least -1.
+    """
     terms: dict[str, float] = {}
     violated = bad = total = 0.0
     throughput = 0.0
@@ -83,7 +91,7 @@ def reward(
         if seen is None or seen.pods == 0:
             continue
         if spec.kind == "throughput":
-            throughput += (seen.cpu_cores or 0.0) / max(1, after.contention.cpus)
+            throughput += _unit((seen.cpu_cores or 0.0) / max(1, min(_MOST_CPUS, after.contention.cpus)))
             continue
         if seen.latency.over_ratio is None and seen.latency.p99_seconds is None:
             continue
@@ -96,9 +104,15 @@ def reward(
     terms["severity"] = -bad / total if total else 0.0
     terms["throughput"] = min(1.0, throughput)
     terms["oscillation"] = -movement(before, moved_to)
-    value = weights.oscillation * terms["oscillation"]
+    cost = weights.oscillation
+    value = cost * terms["oscillation"]
     if violated:
-        value += weights.violation * terms["violation"] + weights.severity * terms["severity"]
+        penalty = _unit(weights.violation * violated / total + weights.severity * bad / total)
+        value -= cost + (1.0 - 2.0 * cost) * penalty
     else:
         value += weights.throughput * terms["throughput"]
     return Worth(max(-1.0, min(1.0, value)), terms)
+
+
+def _unit(value: float) -> float:
+    return max(0.0, min(1.0, value))

@@ -1,0 +1,617 @@
+"""One behaviour on two buses, and what only a bus on a network can do wrong."""
+
+import asyncio
+import re
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import pytest
+
+import runtime.nats_bus
+from runtime.bus import Bus, Received
+from runtime.errors import BusDown, BusError, BusUnreachable, ConfigError
+from runtime.memory_bus import MemoryBus
+from runtime.nats_bus import NatsBus, connect, ignore_events
+from runtime.nats_server import EmbeddedServer
+from runtime.settings import BusSettings
+from runtime.streams import AUDIT, STATE, STREAMS
+from schemas.codec import encode
+from schemas.messages import Action
+from schemas.subjects import KINDS, heartbeat_subject, message_id, subject
+from tests.support.heard import Heard
+
+Event = tuple[str, str]
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(runtime.nats_bus, "_FETCH_SECONDS", 0.2)
+    monkeypatch.setattr(runtime.nats_bus, "_RETRY_SECONDS", 0.02)
+
+
+def quick(url: str, **fields) -> BusSettings:
+    return BusSettings(**{"url": url, "reconnect_wait_seconds": 0.02, "connect_timeout_seconds": 5.0, **fields})
+
+
+class Inbox(Heard[bytes]):
+    """A handler that remembers payloads."""
+
+    async def __call__(self, received: Received) -> None:
+        self.add(received.payload)
+
+
+# ---- what both buses promise --------------------------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """A bus under test and how it tells of drops."""
+
+    bus: Bus
+    dropped: Callable[[], int]
+
+
+@pytest.fixture(params=["memory", "nats"])
+async def world(request, nats_server) -> AsyncIterator[World]:
+    if request.param == "memory":
+        memory = MemoryBus()
+        yield World(memory, lambda: memory.dropped)
+        await memory.close()
+        return
+    events: list[Event] = []
+    bus = await connect(quick(nats_server.url), "world", lambda event, detail: events.append((event, detail)))
+    yield World(bus, lambda: [event for event, _ in events].count("slow_consumer"))
+    await bus.close()
+
+
+async def test_a_subscriber_hears_what_is_published_from_now_on_in_order(world, node):
+    where, inbox = subject("state", node), Inbox()
+    await world.bus.publish(where, b"before")
+    await world.bus.subscribe(where, inbox)
+    for number in range(5):
+        await world.bus.publish(where, b"%d" % number)
+    assert await inbox.until(lambda got: len(got) >= 5) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize("pattern", ["trimtab.v1.*.{}", "trimtab.v1.state.{}", "*.*.*.{}"])
+async def test_patterns_hear_every_subject_that_they_match_and_no_other(world, node, pattern):
+    inbox = Inbox()
+    await world.bus.subscribe(pattern.format(node.replace(".", "_")), inbox)
+    await world.bus.publish(subject("state", "another-node"), b"other")
+    await world.bus.publish(heartbeat_subject("guard", node), b"longer")
+    await world.bus.publish(subject("state", node), b"mine")
+    await inbox.until(lambda got: b"mine" in got)
+    assert inbox.items == [b"mine"]
+
+
+async def test_two_subscribers_each_hear_everything(world, node):
+    first, second = Inbox(), Inbox()
+    await world.bus.subscribe(subject("state", node), first)
+    await world.bus.subscribe(subject("state", node), second)
+    await world.bus.publish(subject("state", node), b"x")
+    assert await first.until(bool) == await second.until(bool) == [b"x"]
+
+
+async def test_a_handler_that_fails_costs_its_message_only(world, node):
+    inbox = Inbox()
+
+    async def fragile(received: Received) -> None:
+        if received.payload == b"bad":
+            raise ValueError("nonsense")
+        await inbox(received)
+
+    await world.bus.subscribe(subject("state", node), fragile)
+    for payload in (b"bad", b"good"):
+        await world.bus.publish(subject("state", node), payload)
+    assert await inbox.until(bool) == [b"good"]
+
+
+async def test_na_04_beyond_the_limit_the_newest_are_dropped_and_counted_and_the_connection_stays(world, node):
+    where, inbox, entered, leave = subject("state", node), Inbox(), asyncio.Event(), asyncio.Event()
+
+    async def blocked(received: Received) -> None:
+        entered.set()
+        await leave.wait()
+        await inbox(received)
+
+    fence = Inbox()
+    await world.bus.subscribe(where, blocked, limit=4)
+    await world.bus.publish(where, b"0")
+    await entered.wait()
+    await world.bus.subscribe(where, fence)
+    for number in range(1, 10):
+        await world.bus.publish(where, b"%d" % number)
+    await fence.until(lambda got: len(got) == 9)
+    assert world.dropped() == 5
+    leave.set()
+    assert await inbox.until(lambda got: len(got) == 5) == [b"0", b"1", b"2", b"3", b"4"]
+    assert world.bus.connected
+    await world.bus.publish(where, b"fresh")
+    assert await inbox.until(lambda got: len(got) == 6) == [b"0", b"1", b"2", b"3", b"4", b"fresh"]
+
+
+async def test_na_10_a_duplicate_reaches_live_subscribers_twice_but_is_stored_once(world, node):
+    where, live, learned = subject("action", node), Inbox(), Inbox()
+    await world.bus.subscribe(where, live)
+    await world.bus.consume(AUDIT, f"d-{node.replace('.', '_')}", where, learned)
+    for payload, name in [(b"a", "1"), (b"a", "1"), (b"b", "2")]:
+        await world.bus.publish(where, payload, msg_id=f"{node}.{name}")
+    assert await live.until(lambda got: len(got) == 3) == [b"a", b"a", b"b"]
+    assert await learned.until(lambda got: b"b" in got) == [b"a", b"b"]
+    assert await world.bus.last(AUDIT, where, 10) == [b"a", b"b"]
+
+
+async def test_na_10_the_same_weights_in_a_later_cycle_are_stored_again(world, node):
+    where, inbox = subject("action", node), Inbox()
+    await world.bus.subscribe(where, inbox)
+    cycles = [
+        Action(node=node, boot="b", cycle=cycle, at=1, policy="p", arm="a", weights={"batch": 50}) for cycle in (17, 19)
+    ]
+    for action in cycles:
+        await world.bus.publish(where, encode(action), msg_id=message_id(action))
+    await inbox.until(lambda got: len(got) == 2)
+    assert await world.bus.last(AUDIT, where, 10) == [encode(action) for action in cycles]
+
+
+async def test_a_new_durable_begins_now_and_an_old_one_where_it_stopped(world, node):
+    where, durable, inbox = subject("reward", node), f"d-{node.replace('.', '_')}", Inbox()
+    await world.bus.publish(where, b"before")
+    first = await world.bus.consume(AUDIT, durable, where, inbox)
+    await world.bus.publish(where, b"1")
+    await inbox.until(lambda got: got == [b"1"])
+    await first.stop()
+    await world.bus.publish(where, b"2")
+    await world.bus.publish(where, b"3")
+    await world.bus.consume(AUDIT, durable, where, inbox)
+    await world.bus.publish(where, b"4")
+    assert await inbox.until(lambda got: len(got) >= 4) == [b"1", b"2", b"3", b"4"]
+
+
+async def test_a_stored_message_whose_handler_fails_comes_again_five_times_at_most(world, node):
+    where, tries, inbox = subject("reward", node), Inbox(), Inbox()
+
+    async def fragile(received: Received) -> None:
+        await tries(received)
+        if received.payload == b"hopeless" or len(tries.items) < 3:
+            raise ValueError("nonsense")
+        await inbox(received)
+
+    await world.bus.consume(AUDIT, f"d-{node.replace('.', '_')}", where, fragile)
+    await world.bus.publish(where, b"slow")
+    await inbox.until(lambda got: got == [b"slow"])
+    assert tries.items == [b"slow"] * 3
+    await world.bus.publish(where, b"hopeless")
+    await tries.until(lambda got: got.count(b"hopeless") == 5)
+    await world.bus.publish(where, b"after")
+    assert await inbox.until(lambda got: len(got) == 2) == [b"slow", b"after"]
+    assert tries.items.count(b"hopeless") == 5
+
+
+async def test_what_failed_is_not_taken_for_acknowledged_by_the_next_run(world, node):
+    where, durable, inbox, failed = subject("reward", node), f"d-{node.replace('.', '_')}", Inbox(), asyncio.Event()
+
+    async def fragile(received: Received) -> None:
+        if received.payload == b"1" and not failed.is_set():
+            failed.set()
+            raise ValueError("nonsense")
+        await inbox(received)
+
+    first = await world.bus.consume(AUDIT, durable, where, fragile)
+    await world.bus.publish(where, b"1")
+    await failed.wait()
+    await world.bus.publish(where, b"2")
+    await inbox.until(lambda got: b"2" in got)
+    await first.stop()
+    await world.bus.consume(AUDIT, durable, where, fragile)
+    assert set(await inbox.until(lambda got: b"1" in got)) == {b"1", b"2"}
+
+
+async def subscribe(world: World, node: str, handler) -> object:
+    return await world.bus.subscribe(subject("reward", node), handler)
+
+
+async def consume(world: World, node: str, handler) -> object:
+    return await world.bus.consume(AUDIT, f"d-{node.replace('.', '_')}", subject("reward", node), handler)
+
+
+@pytest.mark.parametrize("listen", [subscribe, consume])
+async def test_stop_leaves_the_handler_at_work_to_finish_and_calls_it_no_more(world, node, listen):
+    entered, leave, inbox = asyncio.Event(), asyncio.Event(), Inbox()
+
+    async def slow(received: Received) -> None:
+        entered.set()
+        await leave.wait()
+        await inbox(received)
+
+    subscription = await listen(world, node, slow)
+    for payload in (b"1", b"2"):
+        await world.bus.publish(subject("reward", node), payload)
+    await entered.wait()
+    stopping = asyncio.create_task(subscription.stop())
+    await asyncio.sleep(0)
+    leave.set()
+    await stopping
+    assert inbox.items == [b"1"]
+    fence = Inbox()
+    await world.bus.subscribe(subject("reward", node), fence)
+    await world.bus.publish(subject("reward", node), b"3")
+    await fence.until(bool)
+    assert inbox.items == [b"1"]
+
+
+@pytest.mark.parametrize("listen", [subscribe, consume])
+async def test_a_handler_may_end_its_own_subscription(world, node, listen):
+    stopped, calls = asyncio.Event(), []
+
+    async def once(received: Received) -> None:
+        calls.append(received.payload)
+        await holder[0].stop()
+        stopped.set()
+
+    holder = [await listen(world, node, once)]
+    for payload in (b"1", b"2"):
+        await world.bus.publish(subject("reward", node), payload)
+    async with asyncio.timeout(3.0):
+        await stopped.wait()
+    assert calls == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(0, []), (2, [b"3", b"4"]), (5, [b"0", b"1", b"2", b"3", b"4"]), (9, 5)]
+)
+async def test_last_gives_the_newest_oldest_first(world, node, limit, expected):
+    where, inbox = subject("command", node), Inbox()
+    await world.bus.subscribe(where, inbox)
+    for number in range(5):
+        await world.bus.publish(where, b"%d" % number)
+        await world.bus.publish(subject("action", node), b"other")
+    await inbox.until(lambda got: len(got) == 5)
+    found = await world.bus.last(AUDIT, where, limit)
+    assert found == expected or len(found) == expected
+
+
+async def test_last_of_nothing_is_empty(world, node):
+    assert await world.bus.last(AUDIT, subject("command", node), 10) == []
+
+
+async def test_a_closed_bus_is_down(world, node):
+    await world.bus.close()
+    assert not world.bus.connected
+    with pytest.raises(BusDown):
+        await world.bus.publish(subject("state", node), b"x")
+
+
+# ---- NATS only: sizes, subjects, streams --------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def bus(nats_server) -> AsyncIterator[NatsBus]:
+    made = await connect(quick(nats_server.url), "one", ignore_events)
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "msg_id"),
+    [("a", 1_048_577, None), ("b", 1_048_576, "node.boot.1.action")],
+)
+async def test_na_05_a_message_that_would_end_the_connection_is_refused_here(bus, node, name, size, msg_id):
+    where, inbox = subject("action", node), Inbox()
+    await bus.subscribe(where, inbox)
+    with pytest.raises(BusError, match="the server takes 1048576; raise max_payload"):
+        await bus.publish(where, b"x" * size, msg_id=msg_id)
+    assert bus.connected
+    await bus.publish(where, b"small")
+    assert await inbox.until(bool) == [b"small"]
+
+
+async def test_na_05_the_largest_message_of_the_codec_fits_with_its_id(bus, node):
+    where, inbox = subject("action", node), Inbox()
+    await bus.subscribe(where, inbox)
+    await bus.publish(where, b"x" * 1_000_000, msg_id="i" * 300)
+    assert len((await inbox.until(bool))[0]) == 1_000_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_na_07_every_kind_of_the_loop_is_captured_by_one_stream(bus, node, kind):
+    name = await bus.jetstream.find_stream_name_by_subject(subject(kind, node))
+    assert [stream.name for stream in STREAMS if kind in stream.kinds] == [name]
+
+
+async def test_na_07_what_no_stream_covers_is_heard_and_counted_as_stored_nowhere(bus, node):
+    where, inbox = heartbeat_subject("guard", node), Inbox()
+    await bus.subscribe(where, inbox)
+    before = [(await bus.jetstream.stream_info(stream.name)).state.last_seq for stream in STREAMS]
+    await bus.publish(where, b"alive", msg_id="1")
+    assert await inbox.until(bool) == [b"alive"]
+    assert [(await bus.jetstream.stream_info(stream.name)).state.last_seq for stream in STREAMS] == before
+    assert await bus.last(AUDIT, where, 5) == await bus.last(STATE, where, 5) == []
+
+
+async def test_last_reaches_back_past_what_others_wrote(bus, node, monkeypatch):
+    monkeypatch.setattr(runtime.nats_bus, "_SHARED_BY", 2)
+    mine, inbox = subject("command", node), Inbox()
+    await bus.subscribe(subject("action", node), inbox)
+    for number in range(4):
+        await bus.publish(mine, b"%d" % number)
+    for _ in range(40):
+        await bus.publish(subject("action", node), b"other")
+    await inbox.until(lambda got: len(got) == 40)
+    assert await bus.last(AUDIT, mine, 3) == [b"1", b"2", b"3"]
+
+
+async def test_last_of_a_missing_stream_is_empty(bus, node):
+    assert await bus.last("NOSUCH", subject("command", node), 3) == []
+
+
+# ---- NATS only: the connection ------------------------------------------------------------------------------------
+
+
+async def lose(server: EmbeddedServer, *, keep_store: bool) -> None:
+    """Kills the server as the OOM killer does."""
+    assert server.child is not None
+    server.child.process.kill()
+    await server.child.process.wait()
+    if not keep_store:
+        shutil.rmtree(server._directory / "jetstream")
+
+
+def heard_event(name: str) -> Callable[[list[Event]], bool]:
+    return lambda events: any(event == name for event, _ in events)
+
+
+@pytest.fixture
+async def told(fresh_server) -> AsyncIterator[tuple[NatsBus, Heard[Event]]]:
+    """A bus on a server of its own, and its events."""
+    events: Heard[Event] = Heard()
+    bus = await connect(quick(fresh_server.url), "told", lambda event, detail: events.add((event, detail)))
+    yield bus, events
+    await bus.close()
+
+
+async def test_while_disconnected_a_publish_is_refused_and_nothing_arrives_later(told, fresh_server, node):
+    bus, events = told
+    where, inbox = subject("verdict", node), Inbox()
+    await bus.subscribe(where, inbox)
+    await lose(fresh_server, keep_store=True)
+    await events.until(heard_event("disconnected"))
+    assert not bus.connected
+    for number in range(20):
+        with pytest.raises(BusDown, match=r"not connected to nats://127\.0\.0\.1"):
+            await bus.publish(where, b"stale %d" % number, msg_id=str(number))
+    await fresh_server.start()
+    await events.until(heard_event("reconnected"))
+    await bus.publish(where, b"fresh")
+    assert await inbox.until(bool) == [b"fresh"]
+    assert set(await stored(bus, where, b"fresh")) == {b"fresh"}
+
+
+async def stored(bus: NatsBus, where: str, payload: bytes) -> list[bytes]:
+    async with asyncio.timeout(10.0):
+        while payload not in (found := await bus.last(AUDIT, where, 50)):
+            await bus.publish(where, payload, msg_id="again")
+    return found
+
+
+async def fill(bus: NatsBus, where: str) -> None:
+    for _ in range(100):
+        async with asyncio.timeout(5.0):  # refused, not blocked
+            await bus.publish(where, b"stale" + bytes(900_000))
+        await asyncio.sleep(0)
+
+
+async def test_what_a_dead_connection_did_not_take_is_not_sent_by_the_next_one(told, fresh_server, node):
+    bus, events = told
+    where, inbox = subject("verdict", node), Inbox()
+    await bus.subscribe(where, inbox)
+    child = fresh_server.child.process
+    child.send_signal(signal.SIGSTOP)  # a server that hangs: the socket fills up
+    with pytest.raises(BusDown, match="does not take what was sent before"):
+        await fill(bus, where)
+    assert bus._client.pending_data_size > 0
+    await lose(fresh_server, keep_store=False)
+    await events.until(heard_event("disconnected"))
+    await fresh_server.start()
+    await events.until(heard_event("reconnected"))
+    await bus.publish(where, b"fresh")
+    assert (await inbox.until(bool))[0] == b"fresh"
+
+
+async def test_an_outage_is_told_once_and_not_at_every_attempt(told, fresh_server):
+    bus, events = told
+    await lose(fresh_server, keep_store=True)
+    await events.until(heard_event("disconnected"))
+    attempts = bus._client._server_pool[0].reconnects
+    async with asyncio.timeout(10.0):
+        while bus._client._server_pool[0].reconnects < attempts + 5:
+            await asyncio.sleep(0.02)
+    assert sum("ConnectionRefused" in detail for _, detail in events.items) <= 1
+    assert [event for event, _ in events.items].count("disconnected") == 1
+
+
+@pytest.mark.parametrize("keep_store", [True, False])
+async def test_na_01_learning_goes_on_after_the_server_was_killed(told, fresh_server, node, keep_store):
+    bus, events = told
+    where, inbox = subject("reward", node), Inbox()
+    await bus.consume(AUDIT, "learner", where, inbox)
+    await bus.publish(where, b"1", msg_id="1")
+    await inbox.until(lambda got: got == [b"1"])
+    await lose(fresh_server, keep_store=keep_store)
+    await events.until(heard_event("disconnected"))
+    await fresh_server.start()
+    await events.until(heard_event("reconnected"))
+    await stored(bus, where, b"2")
+    await bus.publish(where, b"3", msg_id="3")
+    await inbox.until(lambda got: b"3" in got)
+    assert list(dict.fromkeys(inbox.items)) == [b"1", b"2", b"3"]
+    gaps = [detail for event, detail in events.items if event == "gap"]
+    assert len(gaps) == (0 if keep_store else 1)
+    assert all("learner was lost and is made again" in detail for detail in gaps)
+
+
+async def test_na_01_a_consumer_that_was_deleted_comes_back_and_misses_nothing(told, node):
+    bus, events = told
+    where, inbox = subject("reward", node), Inbox()
+    await bus.consume(AUDIT, "learner", where, inbox)
+    await bus.publish(where, b"1")
+    await inbox.until(lambda got: got == [b"1"])
+    await bus.jetstream.delete_consumer(AUDIT, "learner")
+    for number in range(2, 6):
+        await bus.publish(where, b"%d" % number)
+    await inbox.until(lambda got: b"5" in got)
+    assert list(dict.fromkeys(inbox.items)) == [b"1", b"2", b"3", b"4", b"5"]
+    assert heard_event("gap")(events.items)
+
+
+async def test_na_01_streams_come_back_even_if_jetstream_is_not_ready_at_once(told, fresh_server, node, monkeypatch):
+    bus, events = told
+    real, refusals = runtime.nats_bus.ensure_streams, [BusError("streams: not yet"), BusError("streams: not yet")]
+
+    async def slow_to_wake(js) -> None:
+        if refusals:
+            raise refusals.pop()
+        await real(js)
+
+    monkeypatch.setattr(runtime.nats_bus, "ensure_streams", slow_to_wake)
+    await lose(fresh_server, keep_store=False)
+    await fresh_server.start()
+    await events.until(heard_event("reconnected"))
+    await stored(bus, subject("reward", node), b"x")
+    assert ("error", "streams: not yet") in events.items
+
+
+async def test_no_answer_is_not_an_empty_history(fresh_server, node):
+    bus = await connect(quick(fresh_server.url, request_timeout_seconds=0.2), "asker", ignore_events)
+    fresh_server.child.process.send_signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(BusError, match=f"{AUDIT}: .* cannot be read"):
+            await bus.last(AUDIT, subject("command", node), 200)
+    finally:
+        fresh_server.child.process.send_signal(signal.SIGCONT)
+        await bus.close()
+
+
+async def test_one_of_several_addresses_is_enough(nats_server, node):
+    bus = await connect(quick(f"nats://127.0.0.1:{free_port()}, {nats_server.url}"), "several", ignore_events)
+    assert bus.connected
+    await bus.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+# ---- NATS only: connections that never come to be -----------------------------------------------------------------
+
+
+class ServerWithUser(EmbeddedServer):
+    """Wants a user and a password."""
+
+    def _config(self) -> str:
+        return super()._config() + "authorization { user: me, password: hunter2 }\n"
+
+
+async def refusal(settings: BusSettings, kind: type[BusError] | type[ConfigError] = BusUnreachable) -> str:
+    with pytest.raises(kind) as caught:
+        await connect(settings, "refused", ignore_events)
+    assert len(str(caught.value).splitlines()) == 1
+    return str(caught.value)
+
+
+async def test_no_server_is_one_line_with_address_time_reason_and_way_out():
+    port = free_port()
+    text = await refusal(quick(f"nats://me:hunter2@127.0.0.1:{port}", connect_timeout_seconds=0.1))
+    assert text.startswith(f"bus.url: no NATS server at nats://***@127.0.0.1:{port} within 0.1 s (ConnectionRefused")
+    assert text.endswith("start one (nats-server -js), or set --nats-url")
+
+
+async def test_a_listener_that_never_speaks_is_no_server():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = await refusal(quick(f"nats://127.0.0.1:{silent.getsockname()[1]}", connect_timeout_seconds=0.1))
+    assert "within 0.1 s (no answer)" in text
+
+
+@pytest.mark.parametrize("url", ["nats://[::1", "nats://h:port", "nats://", "http://127.0.0.1:1,ws://127.0.0.1:1"])
+async def test_an_address_that_is_none_is_told_at_once(url):
+    assert url in await refusal(quick(url))
+
+
+@pytest.mark.parametrize("credentials", [{}, {"user": "me", "password": "wrong"}, {"token": "wrong"}])
+@pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_wrong_credentials_are_told_without_being_shown(tmp_path, credentials):
+    server = ServerWithUser(tmp_path)
+    try:
+        url = await server.start()
+        text = await refusal(quick(url, connect_timeout_seconds=0.3, **credentials))
+        assert "wrong" not in text
+        if credentials:
+            assert "refuses these credentials" in text
+            assert "set bus.user and bus.password" in text
+        right = {"user": "me", "password": "hunter2"}
+        bus = await connect(quick(url, **right), "right", ignore_events)
+        await bus.close()
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize("setting", ["nkey_seed_file", "credentials_file"])
+async def test_a_missing_credentials_file_or_package_is_told(nats_server, setting):
+    with pytest.raises((ConfigError, BusUnreachable)) as caught:
+        await connect(quick(nats_server.url, **{setting: "/no/such/file"}), "nkeys", ignore_events)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+async def test_a_server_without_jetstream_is_told_with_the_way_out(tmp_path):
+    class Plain(EmbeddedServer):
+        def _config(self) -> str:
+            return re.sub(r"jetstream \{.*?\}\n", "", super()._config(), flags=re.DOTALL)
+
+    server = Plain(tmp_path)
+    try:
+        url = await server.start()
+        text = await refusal(quick(url), BusError)
+        assert text.startswith("streams: ")
+        assert "JetStream" in text
+        bus = await connect(quick(url, declare_streams=False), "plain", ignore_events)
+        assert await bus.last(AUDIT, subject("command", "n"), 3) == []
+        await bus.close()
+    finally:
+        await server.stop()
+
+
+async def test_a_server_that_ends_it_for_good_is_told_as_closed():
+    expire = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.11.0","max_payload":1048576,"headers":true}\r\n')
+        while (await reader.readline()).strip() != b"PING":
+            pass
+        writer.write(b"PONG\r\n")
+        await expire.wait()
+        writer.write(b"-ERR 'User Authentication Expired'\r\n")
+        await reader.read()
+        writer.close()
+
+    events: Heard[Event] = Heard()
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    bus = await connect(quick(url, declare_streams=False), "x", lambda event, detail: events.add((event, detail)))
+    expire.set()
+    await events.until(heard_event("closed"))
+    assert not bus.connected
+    assert "user authentication expired" in dict(events.items)["closed"].lower()
+    await bus.close()
+    listener.close()
+    await listener.wait_closed()
+
+
+async def test_importing_the_bus_leaves_aiohttp_to_those_who_want_it():
+    code = "import runtime.nats_bus, sys; assert not sys.modules.get('aiohttp'); import aiohttp"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    assert await process.wait() == 0

@@ -1,0 +1,142 @@
+"""Streams and buckets on a real server: declared once, by whoever comes first, and kept as declared."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from nats.js.api import DiscardPolicy, StorageType, StreamConfig
+from nats.js.errors import APIError
+
+import runtime.streams
+from runtime.errors import BusError
+from runtime.nats_bus import NatsBus, connect, ignore_events
+from runtime.settings import BusSettings
+from runtime.streams import AUDIT, KEY_VALUES, OBJECTS, STATE, STREAMS, ensure_streams
+from schemas.subjects import KINDS, subject
+from tests.support.heard import Heard
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+async def bus(fresh_server) -> AsyncIterator[NatsBus]:
+    made = await connect(BusSettings(url=fresh_server.url, declare_streams=False), "owner", ignore_events)
+    yield made
+    await made.close()
+
+
+async def names(bus: NatsBus) -> set[str]:
+    return {str(info.config.name) for info in await bus.jetstream.streams_info()}
+
+
+EVERYTHING = {STATE, AUDIT, *(f"KV_{name}" for name in KEY_VALUES), *(f"OBJ_{name}" for name in OBJECTS)}
+
+
+async def test_connecting_declares_nothing_where_an_operator_owns_the_streams(bus):
+    assert await names(bus) == set()
+
+
+async def test_many_processes_at_once_declare_everything_once(fresh_server, bus):
+    buses = await asyncio.gather(
+        *(connect(BusSettings(url=fresh_server.url), f"service-{i}", ignore_events) for i in range(6))
+    )
+    assert await names(bus) == EVERYTHING
+    await asyncio.gather(*(ensure_streams(one.jetstream) for one in buses))
+    assert await names(bus) == EVERYTHING
+    await asyncio.gather(*(one.close() for one in buses))
+
+
+async def test_the_limits_are_as_declared(bus):
+    await ensure_streams(bus.jetstream)
+    state = (await bus.jetstream.stream_info(STATE)).config
+    audit = (await bus.jetstream.stream_info(AUDIT)).config
+    assert state.subjects == ["trimtab.v1.state.*"]
+    assert set(audit.subjects) == {f"trimtab.v1.{kind}.*" for kind in KINDS if kind != "state"}
+    assert (state.max_age, state.max_bytes) == (7 * DAY, 1 << 30)
+    assert (audit.max_age, audit.max_bytes) == (90 * DAY, 2 << 30)
+    for config in (state, audit):
+        assert config.storage == StorageType.FILE
+        assert config.discard == DiscardPolicy.OLD
+        assert config.duplicate_window == 120.0
+        assert config.metadata["schema"] == "v1"
+    assert (state.deny_delete, state.deny_purge) == (False, False)
+    assert (audit.deny_delete, audit.deny_purge) == (True, True)
+
+
+def test_every_kind_belongs_to_exactly_one_stream():
+    assert sorted(kind for stream in STREAMS for kind in stream.kinds) == sorted(KINDS)
+
+
+async def test_the_audit_refuses_purge_and_delete_and_keeps_what_it_has(bus, node):
+    await ensure_streams(bus.jetstream)
+    heard: Heard[bytes] = Heard()
+
+    async def hear(received) -> None:
+        heard.add(received.payload)
+
+    await bus.subscribe(subject("verdict", node), hear)
+    await bus.publish(subject("verdict", node), b"evidence")
+    await heard.until(bool)
+    js = bus.jetstream
+    with pytest.raises(APIError):
+        await js.purge_stream(AUDIT)
+    with pytest.raises(APIError):
+        await js.purge_stream(AUDIT, subject=subject("verdict", node))
+    with pytest.raises(APIError):
+        await js.delete_msg(AUDIT, 1)
+    assert await bus.last(AUDIT, subject("verdict", node), 5) == [b"evidence"]
+
+
+async def test_the_audit_stays_append_only_for_good(bus):
+    await ensure_streams(bus.jetstream)
+    config = (await bus.jetstream.stream_info(AUDIT)).config
+    with pytest.raises(APIError):
+        await bus.jetstream.update_stream(config.evolve(deny_purge=False, deny_delete=False))
+
+
+async def test_limits_that_differ_are_set_again_and_what_the_operator_added_stays(bus):
+    await bus.jetstream.add_stream(
+        StreamConfig(
+            name=AUDIT,
+            description="ours",
+            subjects=["trimtab.v1.action.*"],
+            max_bytes=1 << 20,
+            max_age=60.0,
+            max_msg_size=2_000_000,
+            metadata={"team": "sre"},
+        )
+    )
+    await ensure_streams(bus.jetstream)
+    config = (await bus.jetstream.stream_info(AUDIT)).config
+    assert len(config.subjects) == 5
+    assert (config.max_age, config.max_bytes) == (90 * DAY, 2 << 30)
+    assert (config.deny_delete, config.deny_purge) == (True, True)
+    assert (config.description, config.max_msg_size, config.metadata["team"]) == ("ours", 2_000_000, "sre")
+
+
+async def test_a_second_declaration_changes_nothing(bus):
+    await ensure_streams(bus.jetstream)
+    before = [(await bus.jetstream.stream_info(name)).config for name in (STATE, AUDIT)]
+    await ensure_streams(bus.jetstream)
+    assert [(await bus.jetstream.stream_info(name)).config for name in (STATE, AUDIT)] == before
+
+
+async def test_a_refusal_is_one_line_with_the_servers_words_and_the_way_out(bus, monkeypatch):
+    monkeypatch.setattr(runtime.streams, "_PAUSES_SECONDS", (0.0,))
+    await bus.jetstream.add_stream(StreamConfig(name="OTHER", subjects=["trimtab.v1.>"]))
+    with pytest.raises(BusError) as caught:
+        await ensure_streams(bus.jetstream)
+    text = str(caught.value)
+    assert text.startswith("streams: the server refused: ")
+    assert "overlap" in text
+    assert len(text.splitlines()) == 1
+
+
+async def test_the_mode_and_the_models_have_a_place(bus):
+    await ensure_streams(bus.jetstream)
+    mode = await bus.jetstream.key_value("trimtab-mode")
+    await mode.put("node-1", b"frozen")
+    assert (await mode.get("node-1")).value == b"frozen"
+    models = await bus.jetstream.object_store("trimtab-models")
+    await models.put("m", b"weights")
+    assert (await models.get("m")).data == b"weights"

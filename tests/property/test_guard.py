@@ -1,0 +1,322 @@
+"""What the guard never lets through, for any proposal in any situation and for any order of messages."""
+
+import asyncio
+from collections import Counter
+from itertools import combinations
+
+from hypothesis import event, example, given, settings
+from hypothesis import strategies as st
+
+from schemas.messages import Command, Contention, State, Verdict
+from schemas.order import CycleOrder
+from schemas.settings import WeightSettings
+from services.guard.core.change_budget import ChangeBudget
+from services.guard.core.regression import compare, find_regression
+from services.guard.core.rules import Situation, judge
+from services.guard.core.state_age import StateAges
+from tests.support.builders import (
+    BATCH,
+    CRITICAL,
+    DEFAULT,
+    action,
+    actuation,
+    after,
+    class_state,
+    command,
+    latency,
+    state,
+    with_p99,
+)
+from tests.support.services import guard_in
+
+untimed = settings(deadline=None)
+
+KNOWN = (CRITICAL, DEFAULT, BATCH)
+odd = st.sampled_from([-(10**400), -(2**63), -1, 0, 1, 99, 10_001, 50_000, 2**63 - 1, 10**400])
+usual_weight = st.integers(100, 10_000)
+usual_weights = st.dictionaries(st.sampled_from(KNOWN), usual_weight, min_size=1)
+odd_weights = st.dictionaries(st.sampled_from((*KNOWN, "gold", "")), st.one_of(usual_weight, odd))
+any_limits = st.builds(
+    lambda low, width, ratio: WeightSettings(
+        min_weight=low, max_weight=min(10_000, low + width), max_step_ratio=ratio, max_changes_per_minute=8.0
+    ),
+    st.sampled_from([1, 2, 100, 5000]),
+    st.integers(1, 9_999),
+    st.floats(1.0, 100.0, exclude_min=True),
+)
+ages = st.floats(0.0, 1e9)
+spoils = st.one_of(
+    *(
+        st.tuples(st.just(field), values)
+        for field, values in {
+            "weights_in_force": odd_weights,
+            "weightless": st.sampled_from(KNOWN),
+            "mode": st.sampled_from(["shadow", "canary", "frozen"]),
+            "limits": any_limits,
+            "state_age_seconds": ages,
+            "answer_seconds": ages,
+            "changes_left": st.just(0),
+            "contended": st.just(False),
+            "writable": st.just(False),
+            "require_contention": st.just(False),
+            "breaker_open": st.just("open"),
+            "since_moved_seconds": ages,
+        }.items()
+    )
+)
+
+
+def situation(in_force, spoilt):
+    """A situation in which nobody objects to a usual proposal, but for what is spoilt."""
+    fields = {
+        "mode": "active",
+        "limits": WeightSettings(),
+        "state_age_seconds": 0.01,
+        "answer_seconds": 0.05,
+        "changes_left": 8,
+        "require_contention": True,
+        "since_moved_seconds": 5.0,
+        **dict(spoilt),
+    }
+    in_force = {**in_force, **fields.pop("weights_in_force", {})}
+    if (weightless := fields.pop("weightless", None)) is not None:
+        in_force[weightless] = None
+    seen = state(
+        classes={name: class_state(weight=weight) for name, weight in in_force.items()},
+        contention=Contention(contended=fields.pop("contended", True)),
+        writable=fields.pop("writable", True),
+    )
+    return Situation(state=seen, classes=frozenset(KNOWN), max_state_age_seconds=10.0, budget_seconds=0.1, **fields)
+
+
+any_situation = st.builds(situation, usual_weights, st.lists(spoils, max_size=2))
+any_action = st.builds(
+    lambda weights: action(weights=weights), st.one_of(usual_weights, usual_weights, odd_weights, st.none())
+)
+
+
+@given(any_action, any_situation)
+@settings(deadline=None, max_examples=600)
+def test_nothing_is_executed_that_any_invariant_forbids(proposal, where):
+    judged = judge(proposal, where)
+    event(f"{judged.outcome}, {judged.rule}")
+    if not judged.execute:
+        assert judged.weights is None or where.mode == "shadow"
+        return
+    assert where.mode in ("active", "canary")
+    assert where.breaker_open is None
+    assert where.state.writable
+    assert where.answer_seconds <= where.budget_seconds
+    assert where.state_age_seconds <= where.max_state_age_seconds
+    assert where.state_age_seconds <= where.since_moved_seconds
+    assert where.changes_left > 0
+    assert where.state.contention.contended or not where.require_contention
+    assert_moves(proposal.weights, judged.weights, where.current, where.limits)
+
+
+def assert_moves(proposed, executed, current, limits):
+    """Within bounds and step, from what is in force toward what was proposed, and at least one class moves."""
+    assert executed
+    for name, weight in executed.items():
+        assert name in KNOWN
+        assert isinstance(weight, int)
+        assert limits.min_weight <= weight <= limits.max_weight
+        assert max(weight / current[name], current[name] / weight) <= limits.max_step_ratio * (1 + 1e-8)
+        assert min(current[name], proposed[name]) <= weight <= max(current[name], proposed[name])
+    assert any(weight != current[name] for name, weight in executed.items())
+
+
+three = st.fixed_dictionaries(dict.fromkeys(KNOWN, usual_weight))
+
+
+@given(three, three, st.one_of(st.just(4.0), st.floats(1.01, 20.0)))
+@untimed
+@example(dict.fromkeys(KNOWN, 100), {CRITICAL: 10_000, DEFAULT: 9_999, BATCH: 100}, 4.0)
+def test_a_clamp_keeps_the_order_of_classes(current, proposed, ratio):
+    where = Situation(
+        state=state(classes={name: class_state(weight=weight) for name, weight in current.items()}),
+        mode="active",
+        limits=WeightSettings(max_step_ratio=ratio),
+        classes=frozenset(KNOWN),
+        state_age_seconds=0.0,
+        max_state_age_seconds=10.0,
+        answer_seconds=0.0,
+        budget_seconds=0.1,
+        changes_left=1,
+        require_contention=True,
+    )
+    judged = judge(action(weights=proposed), where)
+    if judged.outcome == "hold":  # so small a step that rounding leaves nothing of it, or none was proposed
+        return
+    assert_moves(proposed, judged.weights, current, where.limits)
+    for one, other in combinations(KNOWN, 2):
+        low, high = sorted((one, other), key=lambda name: (current[name], proposed[name]))
+        if proposed[low] <= proposed[high]:
+            assert judged.weights[low] <= judged.weights[high]
+
+
+@given(st.floats(0.01, 30.0), st.lists(st.floats(0.0, 100.0), max_size=60))
+@untimed
+def test_i2_no_window_holds_more_changes_than_the_rate(per_minute, gaps):
+    budget, now, changes = ChangeBudget(per_minute), 0.0, []
+    for gap in gaps:
+        now += gap
+        if budget.left(now) > 0:
+            budget.spend(now)
+            changes.append(now)
+    window = 60.0 * max(1.0, 1.0 / per_minute)
+    for first in changes:
+        assert sum(first <= at < first + window for at in changes) <= max(1, int(per_minute))
+    assert bool(changes) is bool(gaps)
+
+
+@given(
+    st.lists(st.floats(0.0, 60.0), min_size=1, max_size=20),
+    st.floats(0.0, 120.0),
+    st.sampled_from([-3600.0, -200.0, 0.0, 200.0, 3600.0]),
+)
+@untimed
+def test_i3_no_clock_step_makes_a_state_look_fresher_than_it_is(delays, stepped_at, step):
+    """States every 5 s, each delivered after a delay and never before the one before it; one step of the wall clock."""
+
+    def wall_ns(now):
+        return round((1e6 + now + (step if now >= stepped_at else 0.0)) * 1e9)
+
+    of, arrival = StateAges(0.0, skew_seconds=5.0), 0.0
+    for number, delay in enumerate(delays, start=1):
+        made = 5.0 * number
+        arrival = max(arrival, made + delay)
+        age = of.age_seconds(wall_ns(made), wall_ns(arrival), arrival)
+        assert age >= arrival - made - 1e-5
+        if made >= stepped_at or arrival < stepped_at:  # the step does not lie between the two
+            assert abs(age - (arrival - made)) < 1e-5
+
+
+seconds = st.none() | st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(seconds, seconds, st.floats(0.01, 10.0))
+@untimed
+def test_pm_02_only_two_finite_numbers_can_keep_a_change(before, then, limit):
+    if compare(before, then, limit) == "keep":
+        assert 0.0 < before < float("inf")
+        assert 0.0 <= then <= before * (1.0 + limit)
+
+
+any_latency = st.builds(
+    latency,
+    st.none() | st.floats(0.0, 1e308),
+    requests=st.integers(0, 100),
+    saturated=st.sampled_from([(), ("p99",), ("p95", "p99")]),
+)
+any_classes = st.dictionaries(st.sampled_from(KNOWN), st.builds(lambda seen: class_state(latency=seen), any_latency))
+
+
+@given(any_classes, any_classes)
+@untimed
+def test_a_regression_is_named_exactly_when_there_is_one(before, then):
+    evidence, regression = find_regression(
+        state(classes=before), state(classes=then), limit_ratio=0.2, floor_ratio=0.0, min_requests=20
+    )
+    assert (evidence == "regressed") is (regression is not None)
+    if regression is not None:
+        assert regression.after_seconds > regression.before_seconds * 1.2 > 0.0
+        assert before[regression.name].latency.requests >= 20 <= then[regression.name].latency.requests
+
+
+# ---- the service, under any order of messages ----
+
+p99s = st.sampled_from([0.1, 0.2, 0.2, None])
+outcomes = st.sampled_from(["applied", "applied", "applied", "failed", "restored"])
+
+
+def ordinary(number, boot, outcome, p99):
+    """The steps of one cycle as they usually come."""
+    return [
+        ("state", boot, number),
+        ("action", boot, number),
+        ("advance", 0.05),
+        ("actuation", boot, number, outcome),
+        ("advance", 2.0),
+        ("after", boot, number, p99),
+        ("advance", 2.95),
+    ]
+
+
+cycles = st.lists(st.tuples(outcomes, p99s), min_size=1, max_size=6).map(
+    lambda found: [
+        step
+        for index, (outcome, p99) in enumerate(found)
+        for step in ordinary(index % 4 + 1, f"boot{index // 4}", outcome, p99)
+    ]
+)
+intrusions = st.one_of(
+    st.tuples(st.just("mode"), st.sampled_from(["active", "shadow", "frozen"])),
+    st.tuples(st.just("advance"), st.sampled_from([0.05, 0.1, 1.0, 40.0])),
+    st.tuples(st.just("step"), st.sampled_from([-3600.0, 3600.0])),
+)
+
+
+@st.composite
+def scripts(draw):
+    """Ordinary cycles in which steps are left out, repeated anywhere and swapped, and the world intrudes."""
+    script = draw(cycles)
+    place = st.integers(0, len(script) - 1)
+    for number in draw(st.lists(place, max_size=2, unique=True).map(lambda found: sorted(found, reverse=True))):
+        if len(script) > 1:
+            del script[number]
+    for number, where in draw(st.lists(st.tuples(place, place), max_size=4)):
+        script.insert(where, script[number % len(script)])
+    for one, other in draw(st.lists(st.tuples(place, place), max_size=3)):
+        here, there = one % len(script), other % len(script)
+        script[here], script[there] = script[there], script[here]
+    for where, step in draw(st.lists(st.tuples(place, intrusions), max_size=2)):
+        script.insert(where, step)
+    return script
+
+
+def message_of(step, at):
+    kind, boot, number, *rest = step
+    before = with_p99(state(boot=boot, cycle=number, at=at), 0.1)
+    if kind == "state":
+        return before
+    if kind == "action":
+        return action(boot=boot, cycle=number, at=at)
+    if kind == "actuation":
+        return actuation(boot=boot, cycle=number, outcome=rest[0], at=at)
+    return with_p99(after(before), rest[0])
+
+
+async def play(script):
+    """Plays the script; returns the states in their order and the guard's verdicts and orders."""
+    states, times = [], []
+    async with guard_in(settings={"weights.max_changes_per_minute": 2}) as guard:
+        for count, step in enumerate(script):
+            if step[0] == "advance":
+                await guard.advance(step[1])
+            elif step[0] == "step":
+                guard.clock.step_wall(step[1])
+            elif step[0] == "mode":
+                await guard.inject(command(verb="mode", mode=step[1], id=str(count)))
+            else:
+                message = message_of(step, guard.at())
+                states += [message] if isinstance(message, State) and message.phase == "before" else []
+                await guard.inject(message)
+            executed = sum(verdict.execute for verdict in guard.sent(Verdict))
+            times += [guard.clock.monotonic()] * (executed - len(times))
+        await guard.advance(1.0)
+        return states, guard.sent(Verdict), guard.sent(Command), times
+
+
+@given(scripts())
+@settings(deadline=None, max_examples=150)
+def test_i6_each_cycle_is_judged_once_and_rolled_back_at_most_once_in_any_order_of_messages(script):
+    states, verdicts, orders, times = asyncio.run(play(script))
+    order = CycleOrder()
+    begun = [(seen.boot, seen.cycle) for seen in states if order.accept(seen.boot, seen.cycle)]
+    assert sorted((verdict.boot, verdict.cycle) for verdict in verdicts) == sorted(begun)
+    assert all(verdict.mode in ("active", "canary") for verdict in verdicts if verdict.execute)
+    assert max(Counter((o.boot, o.cycle, o.verb, o.id) for o in orders).values(), default=0) <= 1
+    for first in times:
+        assert sum(first <= at < first + 60.0 for at in times) <= 2
+    event(f"{min(len(times), 3)} changes, {sum(o.verb == 'rollback' for o in orders)} rollbacks")

@@ -1,0 +1,44 @@
+"""What a killed actuator left is put right by the next start, without a bus."""
+
+import pytest
+
+from runtime.errors import HostError
+from runtime.logs import get_log
+from services.actuator.config import ActuatorConfig
+from services.actuator.core.solver import Target
+from services.actuator.recover import recover
+from tests.support.harness import config_of
+from tests.unit.actuator.world import API, PODS_ROOT, killed, weights_on
+
+
+def config(tree, journal):
+    return config_of(
+        "actuator",
+        ActuatorConfig,
+        {
+            "host.cgroup_root": str(tree.root),
+            "host.pods_root": PODS_ROOT,
+            "host.proc_root": str(tree.proc),
+            "host.simulated": True,
+            "actuator.journal": str(journal),
+        },
+    )
+
+
+def test_originals_return_from_the_journal(tree, journal):
+    weights = weights_on(tree, journal)
+    weights.apply([Target("u", "api", API, 200)], 0.0)
+    killed(weights)
+    recover(config(tree, journal), get_log("actuator"))
+    assert tree.weight(API) == "100\n"
+    recover(config(tree, journal), get_log("actuator"))  # lets go of the journal, and finds nothing more
+    assert tree.weight(API) == "100\n"
+
+
+def test_beside_a_running_actuator_nothing_is_restored(tree, journal):
+    weights = weights_on(tree, journal)
+    weights.apply([Target("u", "api", API, 200)], 0.0)
+    with pytest.raises(HostError, match="another actuator"):
+        recover(config(tree, journal), get_log("actuator"))
+    assert tree.weight(API) == "200"
+    killed(weights)

@@ -1,0 +1,93 @@
+"""The feature vector: every name, always, finite and within [-1, 1]."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.features import feature_names
+from schemas.messages import ClassState, Contention, Latency, Previous
+from schemas.settings import DEFAULT_CLASSES, ClassSettings
+from services.collector.core.features import features
+
+numbers = st.one_of(st.none(), st.floats(), st.integers(-(10**30), 10**30))
+latencies = st.builds(
+    Latency, p99_seconds=numbers, over_ratio=numbers, requests_per_second=numbers, requests=st.integers()
+)
+class_states = st.builds(
+    ClassState,
+    pods=st.integers(-5, 1000),
+    weight=st.one_of(st.none(), st.integers(-(10**30), 10**30)),
+    share=numbers,
+    cpu_cores=numbers,
+    pressure_ratio=numbers,
+    throttled_ratio=numbers,
+    latency=latencies,
+)
+contentions = st.builds(
+    Contention,
+    contended=st.booleans(),
+    cpus=st.integers(-1, 1024),
+    busy_ratio=numbers,
+    pressure_ratio=numbers,
+    run_queue=numbers,
+)
+previous = st.one_of(st.none(), st.builds(Previous, cycle=st.integers(0, 9), outcome=st.sampled_from(["applied", "x"])))
+names = st.sampled_from([*DEFAULT_CLASSES, "unheard-of"])
+
+
+@given(st.dictionaries(names, class_states), contentions, previous)
+def test_rv_04_every_name_always_finite_and_within_one(classes, contention, before):
+    found = features(classes, contention, before, DEFAULT_CLASSES)
+    assert tuple(found) == feature_names(tuple(DEFAULT_CLASSES))
+    for value in found.values():
+        assert math.isfinite(value)
+        assert -1.0 <= value <= 1.0
+
+
+@given(st.floats(5e-324, 1e300), st.floats(5e-324, 86_400.0))
+def test_no_latency_and_no_objective_is_too_small_to_compare(p99, objective):
+    classes = {"a": ClassState(pods=1, latency=Latency(p99_seconds=p99))}
+    specs = {"a": ClassSettings(objective_p99_seconds=objective)}
+    assert -1.0 <= features(classes, Contention(), None, specs)["a.latency_log"] <= 1.0
+
+
+def one(**fields):
+    return features({"batch": ClassState(pods=1, **fields)}, Contention(cpus=4), None, DEFAULT_CLASSES)
+
+
+def test_an_absent_class_and_an_unknown_number_have_defined_values():
+    found = features({}, Contention(), None, DEFAULT_CLASSES)
+    assert found["bias"] == 1.0
+    assert found["batch.present"] == 0.0
+    assert found["batch.pressure_missing"] == found["batch.latency_missing"] == found["node.run_queue_missing"] == 1.0
+    assert sum(abs(value) for name, value in found.items() if "missing" not in name) == 1.0
+
+
+def test_st_02_a_missing_pressure_is_flagged_and_a_measured_zero_is_not():
+    assert one()["batch.pressure_missing"] == 1.0
+    assert one(pressure_ratio=0.0)["batch.pressure_missing"] == 0.0
+
+
+@pytest.mark.parametrize(("weight", "value"), [(100, 0.0), (1000, 0.5), (10_000, 1.0), (316, 0.25)])
+def test_weights_are_on_a_log_scale(weight, value):
+    assert one(weight=weight)["batch.weight_log"] == pytest.approx(value, abs=1e-3)
+
+
+@pytest.mark.parametrize(("p99", "value"), [(0.1, 0.0), (0.2, 0.25), (1.6, 1.0), (0.05, -0.25), (100.0, 1.0)])
+def test_latency_is_in_octaves_of_the_objective(p99, value):
+    classes = {"latency-critical": ClassState(pods=1, latency=Latency(p99_seconds=p99))}
+    found = features(classes, Contention(), None, DEFAULT_CLASSES)
+    assert found["latency-critical.latency_log"] == pytest.approx(value)
+    assert found["latency-critical.latency_missing"] == 0.0
+
+
+def test_cpu_is_a_part_of_the_node():
+    assert one(cpu_cores=1.0)["batch.cpu_ratio"] == 0.25
+
+
+@pytest.mark.parametrize(("outcome", "value"), [("applied", 1.0), ("held", 0.0), ("restored", 0.0)])
+def test_the_previous_cycle_counts_if_it_was_applied(outcome, value):
+    found = features({}, Contention(), Previous(cycle=1, outcome=outcome), DEFAULT_CLASSES)
+    assert found["node.previous_applied"] == value

@@ -1,0 +1,221 @@
+"""From the kernel's files to a state's content: what vanishes, what is skipped, what is counted."""
+
+import errno
+import math
+
+import pytest
+
+from schemas.messages import Latency
+from tests.unit.collector.world import failing, look, view, workload
+
+INF = math.inf
+API, JOB = workload("api", url="http://x/"), workload("job")
+MEMBERS = [(API, "latency-critical"), (JOB, "batch")]
+
+
+def page(fast):
+    return {(): {0.1: fast, INF: fast}}
+
+
+def by_group(seen):
+    return {pod.group: pod for pod in seen.pods}
+
+
+@pytest.fixture
+def two(node):
+    node.add("pod-api")
+    node.add("pod-job")
+    return node
+
+
+def test_a_first_look_knows_weights_and_no_rates(two):
+    seen = look(view(), two.kernel(), 100.0, MEMBERS)
+    assert seen.window_seconds is None
+    assert {group: (pod.weight, pod.cpu_cores) for group, pod in by_group(seen).items()} == {
+        "pod-api": (100, None),
+        "pod-job": (100, None),
+    }
+    assert seen.classes["batch"].pods == 1
+    assert not seen.contention.contended
+
+
+def test_a_second_look_knows_what_happened_since(two):
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 100.0, MEMBERS)
+    two.usage("pod-api", 2_500_000)
+    two.waited("pod-api", 1_000_000)
+    two.usage("pod-job", 7_500_000)
+    two.cpu_time(busy=1000, idle=0)
+    two.run_queue(waited_nsec=5_000_000_000)
+    seen = look(eyes, kernel, 105.0, MEMBERS)
+    assert seen.window_seconds == pytest.approx(5.0)
+    api, batch = seen.classes["latency-critical"], seen.classes["batch"]
+    assert (api.cpu_cores, batch.cpu_cores) == (pytest.approx(0.5), pytest.approx(1.5))
+    assert (api.share, batch.share) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert api.pressure_ratio == pytest.approx(0.2)
+    assert api.waited_for == ("batch",)
+    assert api.memory_bytes == 4096
+    assert seen.contention.contended
+    assert (seen.contention.busy_ratio, seen.contention.run_queue) == (1.0, pytest.approx(1.0))
+    assert (seen.contention.cpus, seen.contention.run_queue_source) == (2, "schedstat")
+
+
+@pytest.mark.parametrize("case", ["a", "b", "c"])
+def test_cg_07_a_group_that_dies_while_it_is_read_costs_itself_and_its_baseline(two, case):
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 0.0, MEMBERS)
+    stat = two.base / "pod-api/cpu.stat"
+    before = stat.read_text()
+    two.usage("pod-job", 100)
+    if case == "a":
+        failing(kernel, "pod-api/cpu.stat", errno.ENODEV)
+    elif case == "b":
+        stat.unlink()
+    else:
+        stat.write_text("")
+    seen = look(eyes, kernel, 5.0, MEMBERS)
+    assert set(by_group(seen)) == {"pod-job"}
+    assert by_group(seen)["pod-job"].cpu_cores == pytest.approx(100 / 1e6 / 5)
+    assert seen.classes["latency-critical"].pods == 0
+    assert seen.classes["latency-critical"].latency.reason == "no_pods"
+
+    kernel = two.kernel()
+    stat.write_text(before)
+    two.usage("pod-api", 5_000_000)
+    assert by_group(look(eyes, kernel, 10.0, MEMBERS))["pod-api"].cpu_cores is None
+    two.usage("pod-api", 10_000_000)
+    assert by_group(look(eyes, kernel, 15.0, MEMBERS))["pod-api"].cpu_cores == pytest.approx(1.0)
+
+
+def test_cg_07_a_whole_group_that_is_not_there_is_an_absence(two):
+    seen = look(view(), two.kernel(), 0.0, [*MEMBERS, (workload("none"), "batch")])
+    assert set(by_group(seen)) == {"pod-api", "pod-job"}
+
+
+def test_st_01_a_pod_made_again_under_its_name_has_no_rate_at_5_and_half_a_core_at_10(two):
+    eyes, kernel = view(), two.kernel()
+    two.usage("pod-api", 9_000_000)
+    look(eyes, kernel, 0.0, MEMBERS)
+    two.again("pod-api")
+    two.usage("pod-api", 120_000)
+    assert by_group(look(eyes, kernel, 5.0, MEMBERS))["pod-api"].cpu_cores is None
+    two.usage("pod-api", 2_620_000)
+    assert by_group(look(eyes, kernel, 10.0, MEMBERS))["pod-api"].cpu_cores == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("case", ["a", "b"])
+def test_st_02_without_pressure_the_state_is_built_all_the_same(two, case):
+    eyes, kernel = view(), two.kernel()
+    for group in ("pod-api", "pod-job"):
+        if case == "a":
+            failing(kernel, f"{group}/cpu.pressure", errno.EOPNOTSUPP)
+        (two.base / group / "cpu.pressure").unlink()
+    look(eyes, kernel, 0.0, MEMBERS)
+    two.run_queue(waited_nsec=10_000_000_000)
+    two.cpu_time(busy=1000, idle=0)
+    seen = look(eyes, kernel, 5.0, MEMBERS)
+    assert seen.classes["latency-critical"].pressure_ratio is None
+    assert seen.contention.contended
+    assert seen.contention.reason == "2.0 tasks waited per CPU (schedstat); the kernel shows no pressure per group"
+
+
+def test_throttling_is_not_contention(two):
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 0.0, MEMBERS)
+    two.waited("pod-api", 4_000_000)
+    two.usage("pod-api", 1_000_000, throttled=3_900_000)
+    seen = look(eyes, kernel, 5.0, MEMBERS)
+    assert (seen.classes["latency-critical"].pressure_ratio, seen.contention.contended) == (pytest.approx(0.8), False)
+
+
+def test_wt_07_without_the_cpu_controller_a_pod_is_skipped_and_its_usage_is_seen(node):
+    node.add("burstable")
+    node.controllers("burstable", "memory pids")
+    node.add("burstable/pod-api", weight=None)
+    members = [(workload("api", group="burstable/pod-api"), "batch")]
+    eyes, kernel = view(), node.kernel()
+    look(eyes, kernel, 0.0, members)
+    node.usage("burstable/pod-api", 5_000_000)
+    seen = look(eyes, kernel, 5.0, members)
+    pod = by_group(seen)["burstable/pod-api"]
+    assert (pod.weight, pod.skip, pod.cpu_cores) == (None, "no_cpu_controller", pytest.approx(1.0))
+    assert (node.base / "burstable/cgroup.subtree_control").read_text() == "memory pids\n"
+
+
+def test_wt_03_an_idle_pod_is_skipped(node):
+    node.add("pod-api", weight=0, idle=1)
+    node.add("pod-job", weight=100, idle=1)
+    assert {pod.skip for pod in look(view(), node.kernel(), 0.0, MEMBERS).pods} == {"idle"}
+
+
+def test_neighbours_are_seen_and_belong_to_nobody(two):
+    two.add("pod-other", weight=39)
+    two.add("burstable", weight=79)
+    two.add("burstable/pod-b")
+    members = [*MEMBERS, (workload("b", group="burstable/pod-b"), "batch")]
+    seen = by_group(look(view(), two.kernel(), 0.0, members))
+    assert set(seen) == {"pod-api", "pod-job", "burstable/pod-b", "pod-other"}
+    assert (seen["pod-other"].cls, seen["pod-other"].uid, seen["pod-other"].weight) == (None, "", 39)
+
+
+def test_an_unclassified_pod_is_observed(two):
+    seen = by_group(look(view(), two.kernel(), 0.0, [(API, "latency-critical"), (JOB, None)]))
+    assert (seen["pod-job"].cls, seen["pod-job"].uid) == (None, "uid-job")
+
+
+def test_shares_of_a_class_stay_within_the_node_before_anything_ran(two):
+    for name in ("a", "b", "c", "d"):
+        two.add(f"pod-{name}")
+    members = [(workload(name), "batch") for name in ("a", "b", "c", "d")] + MEMBERS
+    seen = look(view(), two.kernel(), 0.0, members)
+    assert all(0.0 <= (state.share or 0.0) <= 1.0 for state in seen.classes.values())
+
+
+def test_latency_has_a_reason_for_every_absence(two):
+    eyes, kernel = view(), two.kernel()
+    first = look(eyes, kernel, 0.0, MEMBERS, {API.uid: page(0)})
+    assert first.classes["latency-critical"].latency == Latency(reason="first_scrape")
+    assert first.classes["batch"].latency == Latency(reason="no_source")
+    assert first.classes["default"].latency == Latency(reason="no_pods")
+    second = look(eyes, kernel, 5.0, MEMBERS, {API.uid: page(50)})
+    assert second.classes["latency-critical"].latency.requests == 50
+    third = look(eyes, kernel, 10.0, MEMBERS)
+    assert third.classes["latency-critical"].latency == Latency(reason="scrape_failed")
+
+
+def test_one_pod_that_did_not_answer_costs_itself_only(two):
+    two.add("pod-api2")
+    other = workload("api2", url="http://y/")
+    members = [*MEMBERS, (other, "latency-critical")]
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 0.0, members, {API.uid: page(0), other.uid: page(0)})
+    seen = look(eyes, kernel, 5.0, members, {API.uid: page(50)})
+    assert seen.classes["latency-critical"].latency.requests == 50
+
+
+def test_only_before_a_decision_the_window_grows(two):
+    eyes, kernel = view(), two.kernel()
+    for number in range(4):
+        look(eyes, kernel, 5.0 * number, MEMBERS, {API.uid: page(10 * number)})
+    after = look(eyes, kernel, 20.0, MEMBERS, {API.uid: page(40)})
+    assert after.classes["latency-critical"].latency.requests == 10
+    before = look(eyes, kernel, 25.0, MEMBERS, {API.uid: page(50)}, may_grow=True)
+    assert before.classes["latency-critical"].latency.requests == 20
+
+
+def test_no_workloads_are_an_empty_state(node):
+    seen = look(view(), node.kernel(), 0.0, [])
+    assert seen.pods == ()
+    assert not seen.contention.contended
+
+
+def test_a_node_without_any_proc_file_says_that_it_does_not_know(two):
+    (two.proc / "stat").unlink()
+    (two.proc / "schedstat").unlink()
+    for group in ("pod-api", "pod-job"):
+        (two.base / group / "cpu.pressure").unlink()
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 0.0, MEMBERS)
+    seen = look(eyes, kernel, 5.0, MEMBERS)
+    assert (seen.contention.contended, seen.contention.run_queue) == (False, None)
+    assert (seen.contention.reason or "").startswith("unknown")

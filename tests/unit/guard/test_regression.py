@@ -1,0 +1,144 @@
+"""Whether a change made latency worse, and what missing evidence says."""
+
+import math
+
+import msgspec
+import pytest
+
+from services.guard.core.regression import Regression, compare, find_regression
+from tests.support.builders import BATCH, CRITICAL, DEFAULT, after, class_state, latency, state, with_p99
+
+
+def look(before, then, *, limit_ratio=0.2, floor_ratio=0.0, min_requests=20):
+    return find_regression(before, then, limit_ratio=limit_ratio, floor_ratio=floor_ratio, min_requests=min_requests)
+
+
+def change(p99_before, p99_after, **fields):
+    before = with_p99(state(), p99_before)
+    return before, with_p99(after(before), p99_after, **fields)
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "evidence"),
+    [
+        (0.120, 0.145, "regressed"),
+        (0.120, 0.143, "keep"),
+        (0.120, math.nan, "unknown"),
+        (math.nan, 0.200, "unknown"),
+        (0.0, 0.050, "unknown"),
+        (0.120, math.inf, "regressed"),
+        (0.120, None, "unknown"),
+    ],
+)
+def test_pm_02_the_seven_pairs(before, then, evidence):
+    assert compare(before, then, 0.2) == evidence
+
+
+@pytest.mark.parametrize("before", [None, -0.1, math.inf, -math.inf])
+def test_pm_02_a_before_that_is_no_latency_says_nothing(before):
+    assert compare(before, 0.1, 0.2) == "unknown"
+
+
+def test_a_rise_of_exactly_the_limit_is_kept():
+    assert compare(0.125, 0.150, 0.2) == "keep"
+
+
+def test_an_improvement_is_kept():
+    assert compare(0.120, 0.0, 0.2) == "keep"
+
+
+def test_a_rise_below_the_floor_is_kept_and_above_it_is_not():
+    assert compare(0.010, 0.049, 0.2, floor_seconds=0.05) == "keep"
+    assert compare(0.010, 0.051, 0.2, floor_seconds=0.05) == "regressed"
+
+
+def test_twenty_point_eight_per_cent_is_found_with_its_numbers():
+    assert look(*change(0.120, 0.145)) == ("regressed", Regression(CRITICAL, 0.120, 0.145))
+
+
+def test_nineteen_point_two_per_cent_is_kept():
+    assert look(*change(0.120, 0.143)) == ("keep", None)
+
+
+def test_the_limit_is_the_configured_one():
+    assert look(*change(0.120, 0.145), limit_ratio=0.25) == ("keep", None)
+
+
+def test_the_floor_is_a_part_of_the_class_s_objective():
+    assert look(*change(0.010, 0.045), floor_ratio=0.5)[0] == "keep"
+    assert look(*change(0.010, 0.055), floor_ratio=0.5)[0] == "regressed"
+
+
+@pytest.mark.parametrize("requests", [0, 1, 19])
+def test_too_few_requests_are_no_evidence_in_either_window(requests):
+    before, then = change(0.120, 0.145)
+    assert look(with_p99(before, 0.120, requests=requests), then) == ("unknown", None)
+    assert look(before, with_p99(then, 0.145, requests=requests)) == ("unknown", None)
+
+
+def test_just_enough_requests_are_evidence():
+    before, then = change(0.120, 0.145)
+    assert look(with_p99(before, 0.120, requests=20), with_p99(then, 0.145, requests=20))[0] == "regressed"
+
+
+def test_pm_05_two_saturated_values_are_unknown_not_equal():
+    before = with_p99(state(), 1.0, saturated=("p95", "p99"))
+    assert look(before, with_p99(after(before), 1.0, saturated=("p99",))) == ("unknown", None)
+
+
+def test_pm_05_a_saturated_before_is_unknown_even_when_the_after_is_worse():
+    before = with_p99(state(), 1.0, saturated=("p99",))
+    assert look(before, with_p99(after(before), 5.0)) == ("unknown", None)
+
+
+def test_pm_05_a_lower_bound_that_is_bad_enough_is_a_regression():
+    assert look(*change(0.120, 1.0, saturated=("p99",)))[0] == "regressed"
+
+
+def test_pm_05_a_lower_bound_that_looks_good_is_unknown():
+    assert look(*change(0.120, 0.100, saturated=("p99",))) == ("unknown", None)
+
+
+def test_a_saturated_p95_does_not_spoil_the_p99():
+    assert look(*change(0.120, 0.100, saturated=("p95",))) == ("keep", None)
+
+
+def two_classes(critical, default, **fields):
+    classes = {
+        CRITICAL: class_state(latency=latency(critical)),
+        DEFAULT: class_state(objective_seconds=0.5, latency=latency(default, **fields)),
+    }
+    return state(classes=classes)
+
+
+def test_the_worst_of_several_regressions_is_named():
+    before, then = two_classes(0.1, 0.1), two_classes(0.15, 0.2)
+    assert look(before, then)[1] == Regression(DEFAULT, 0.1, 0.2)
+
+
+def test_one_regression_outweighs_a_class_that_got_better():
+    assert look(two_classes(0.1, 0.1), two_classes(0.01, 0.13))[1] == Regression(DEFAULT, 0.1, 0.13)
+
+
+def test_one_unknown_class_with_requests_keeps_the_rest_from_being_good():
+    assert look(two_classes(0.1, 0.1), two_classes(0.1, None))[0] == "unknown"
+
+
+def test_an_idle_class_does_not_stand_in_the_way():
+    before, then = two_classes(0.1, None, requests=0), two_classes(0.1, None, requests=0)
+    assert look(before, then) == ("keep", None)
+
+
+def test_a_class_that_vanished_with_its_requests_is_not_kept_as_good():
+    before = two_classes(0.1, 0.1)
+    gone = msgspec.structs.replace(before, classes={CRITICAL: before.classes[CRITICAL]})
+    assert look(before, gone) == ("unknown", None)
+
+
+def test_classes_without_an_objective_say_nothing():
+    before = state(classes={BATCH: class_state(objective_seconds=None, latency=latency(0.1))})
+    assert look(before, with_p99(before, 9.0, BATCH)) == ("unknown", None)
+
+
+def test_no_classes_say_nothing():
+    assert look(state(classes={}), state(classes={})) == ("unknown", None)

@@ -1,0 +1,288 @@
+"""Every rule alone, and their order."""
+
+import math
+
+import msgspec
+import pytest
+
+from schemas import messages
+from schemas.settings import WeightSettings
+from services.guard.core.rules import (
+    RULES,
+    Bounds,
+    Budget,
+    Contention,
+    Freshness,
+    Frozen,
+    KnownClasses,
+    MaxStep,
+    Proposed,
+    Rate,
+    Situation,
+    Unchanged,
+    Writable,
+    judge,
+    toward,
+)
+from tests.support.builders import BATCH, CRITICAL, DEFAULT, PROPOSED, action, batch_state, class_state, hold, state
+
+
+def situation(**fields):
+    """Nobody objects to `action()` here."""
+    defaults = {
+        "state": state(),
+        "mode": "active",
+        "limits": WeightSettings(),
+        "classes": frozenset({CRITICAL, DEFAULT, BATCH}),
+        "state_age_seconds": 0.01,
+        "max_state_age_seconds": 10.0,
+        "answer_seconds": 0.05,
+        "budget_seconds": 0.1,
+        "changes_left": 8,
+        "require_contention": True,
+    }
+    return Situation(**{**defaults, **fields})
+
+
+def weighing(**weights):
+    """A situation with these weights in force."""
+    classes = {CRITICAL: class_state(weight=weights["critical"]), BATCH: batch_state(weight=weights["batch"])}
+    return situation(state=state(classes=classes))
+
+
+def proposing(critical, batch=100):
+    return action(weights={CRITICAL: critical, BATCH: batch})
+
+
+# ---- all together ----
+
+
+def test_what_nobody_objects_to_is_allowed():
+    judged = judge(action(), situation())
+    assert (judged.outcome, judged.execute, judged.weights, judged.rule) == ("allow", True, PROPOSED, None)
+
+
+def test_canary_executes():
+    assert judge(action(), situation(mode="canary")).execute
+
+
+def test_shadow_decides_and_executes_nothing():
+    judged = judge(action(), situation(mode="shadow"))
+    assert (judged.outcome, judged.execute, judged.weights, judged.rule) == ("allow", False, PROPOSED, "shadow")
+
+
+def test_shadow_shows_a_clamp_and_executes_nothing():
+    judged = judge(proposing(9000), situation(mode="shadow"))
+    assert (judged.outcome, judged.execute, judged.weights) == ("clamp", False, {CRITICAL: 4000, BATCH: 100})
+
+
+def test_shadow_still_refuses_what_active_would():
+    assert judge(proposing(10_001), situation(mode="shadow")).outcome == "refuse"
+
+
+OBJECTIONS = [
+    ("budget", {"answer_seconds": 0.11}),
+    ("freshness", {"state_age_seconds": 10.1}),
+    ("breaker", {"breaker_open": "the breaker is open"}),
+    ("frozen", {"mode": "frozen"}),
+]
+
+
+@pytest.mark.parametrize("first", range(len(OBJECTIONS)))
+def test_of_several_objections_the_first_in_the_order_speaks(first):
+    fields = {}
+    for _, more in OBJECTIONS[first:]:
+        fields |= more
+    assert judge(action(), situation(**fields)).rule == OBJECTIONS[first][0]
+
+
+def test_the_order_of_the_rules():
+    names = [rule.name for rule in RULES]
+    assert names == [
+        "budget",
+        "freshness",
+        "frozen",
+        "writable",
+        "hold",
+        "known_classes",
+        "bounds",
+        "contention",
+        "max_step",
+        "unchanged",
+        "rate",
+    ]
+
+
+def test_a_weight_out_of_bounds_is_refused_even_where_a_clamp_would_bring_it_back():
+    assert judge(proposing(40_000), situation()).rule == "bounds"
+
+
+def test_the_rate_is_asked_after_the_clamp():
+    judged = judge(proposing(9000), situation(changes_left=0))
+    assert (judged.outcome, judged.rule, judged.weights) == ("refuse", "rate", None)
+
+
+def test_what_is_in_force_does_not_need_the_rate():
+    judged = judge(proposing(1000), situation(changes_left=0))
+    assert (judged.outcome, judged.rule) == ("hold", "unchanged")
+
+
+def test_a_clamp_is_executed_and_named():
+    judged = judge(proposing(9000), situation())
+    assert (judged.outcome, judged.rule, judged.execute) == ("clamp", "max_step", True)
+
+
+def test_classes_without_pods_are_left_out_of_what_is_executed():
+    judged = judge(action(weights={CRITICAL: 2000, DEFAULT: 300, BATCH: 100}), situation())
+    assert judged.weights == PROPOSED
+
+
+@pytest.mark.parametrize("weight", [0, -1, None])
+def test_a_class_whose_weight_is_no_weight_is_left_out(weight):
+    classes = {CRITICAL: class_state(), BATCH: batch_state(weight=weight)}
+    judged = judge(action(weights={CRITICAL: 2000, BATCH: 100}), situation(state=state(classes=classes)))
+    assert (judged.outcome, judged.weights) == ("allow", {CRITICAL: 2000})
+
+
+# ---- each alone ----
+
+
+@pytest.mark.parametrize(("answer_seconds", "outcome"), [(0.0, None), (0.1, None), (0.1001, "late"), (5.0, "late")])
+def test_an_answer_beyond_the_budget_is_late(answer_seconds, outcome):
+    finding = Budget()(action(), situation(answer_seconds=answer_seconds))
+    assert (finding and finding.outcome) == outcome
+
+
+@pytest.mark.parametrize(("age", "refused"), [(0.0, False), (10.0, False), (10.001, True), (3600.0, True)])
+def test_i3_a_state_older_than_two_ticks_is_refused(age, refused):
+    finding = Freshness()(action(), situation(state_age_seconds=age))
+    assert (finding is not None) is refused
+
+
+@pytest.mark.parametrize(("age", "moved", "refused"), [(0.1, 0.2, False), (0.2, 0.2, False), (0.3, 0.2, True)])
+def test_i2_a_state_from_before_the_last_change_is_refused(age, moved, refused):
+    finding = Freshness()(action(), situation(state_age_seconds=age, since_moved_seconds=moved))
+    assert (finding is not None) is refused
+
+
+def test_frozen_refuses():
+    finding = Frozen()(action(), situation(mode="frozen"))
+    assert (finding.rule, finding.outcome) == ("frozen", "refuse")
+
+
+def test_an_open_breaker_refuses_in_its_own_name_and_words():
+    finding = Frozen()(action(), situation(breaker_open="open for another 3 s"))
+    assert (finding.rule, finding.outcome, finding.reason) == ("breaker", "refuse", "open for another 3 s")
+
+
+@pytest.mark.parametrize("mode", ["shadow", "canary", "active"])
+def test_other_modes_do_not_stand_still(mode):
+    assert Frozen()(action(), situation(mode=mode)) is None
+
+
+def test_wt_05_nothing_is_credited_where_nothing_can_be_written():
+    finding = Writable()(action(), situation(state=state(writable=False)))
+    assert (finding.rule, finding.outcome) == ("writable", "refuse")
+
+
+def test_a_proposal_to_hold_is_held_with_its_reason():
+    finding = Proposed()(hold(reason="nothing better"), situation())
+    assert (finding.outcome, finding.reason) == ("hold", "nothing better")
+    assert judge(hold(), situation()).execute is False
+
+
+def test_an_unknown_class_is_refused():
+    finding = KnownClasses()(action(weights={CRITICAL: 2000, "gold": 100}), situation())
+    assert (finding.outcome, finding.reason) == ("refuse", "unknown class 'gold'")
+
+
+@pytest.mark.parametrize("weights", [{}, {DEFAULT: 300}])
+def test_a_proposal_for_no_class_that_is_here_is_refused(weights):
+    assert KnownClasses()(action(weights=weights), situation()).outcome == "refuse"
+
+
+@pytest.mark.parametrize("weight", [-(2**63), -3, 0, 1, 99, 10_001, 11_443, 38_144, 2**63 - 1])
+def test_wt_02_a_weight_outside_the_bounds_is_refused(weight):
+    finding = Bounds()(proposing(weight), situation())
+    assert (finding.rule, finding.outcome, finding.weights) == ("bounds", "refuse", None)
+
+
+@pytest.mark.parametrize("weight", [100, 101, 9999, 10_000])
+def test_a_weight_within_the_bounds_is_not(weight):
+    assert Bounds()(proposing(weight), situation()) is None
+
+
+def test_bounds_are_asked_of_absent_classes_too():
+    assert Bounds()(action(weights={CRITICAL: 1000, DEFAULT: 99}), situation()).rule == "bounds"
+
+
+def test_without_contention_it_is_held():
+    idle = state(contention=messages.Contention(contended=False, reason="the node idles"))
+    finding = Contention()(action(), situation(state=idle))
+    assert (finding.outcome, finding.reason) == ("hold", "the node idles")
+    assert Contention()(action(), situation(state=idle, require_contention=False)) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "proposed", "executed"),
+    [
+        (1000, 4000, None),  # the ratio itself is allowed
+        (1000, 4001, 4000),
+        (1000, 250, None),
+        (1000, 249, 250),
+        (1000, 10_000, 4000),
+        (4000, 100, 1000),
+        (333, 1334, 1332),  # 1333 would be a step of 4.003
+        (401, 100, 101),  # 100 would be a step of 4.01
+        (100, 10_000, 400),
+    ],
+)
+def test_a_step_is_clamped_to_the_ratio(start, proposed, executed):
+    finding = MaxStep()(proposing(proposed), weighing(critical=start, batch=100))
+    assert (finding and finding.weights[CRITICAL]) == executed
+
+
+def test_a_clamp_takes_every_class_the_same_part_of_the_way():
+    finding = MaxStep()(proposing(1600, batch=400), weighing(critical=100, batch=100))
+    assert finding.weights == {CRITICAL: 400, BATCH: 200}  # half the way, in ratios, of sixteen and of four
+
+
+def test_a_clamp_keeps_what_stays():
+    finding = MaxStep()(proposing(9000, batch=150), weighing(critical=100, batch=150))
+    assert finding.weights[BATCH] == 150
+
+
+@pytest.mark.parametrize("start", [24, 40_001, 2**62, pytest.param(10**400, id="huge")])
+def test_i2_where_no_step_leads_into_the_bounds_it_is_refused(start):
+    finding = MaxStep()(proposing(1000), weighing(critical=start, batch=100))
+    assert (finding.outcome, finding.weights) == ("refuse", None)
+
+
+@pytest.mark.parametrize(("start", "executed"), [(25, 100), (40_000, 10_000)])
+def test_from_just_outside_one_step_leads_into_the_bounds(start, executed):
+    assert judge(proposing(1000), weighing(critical=start, batch=100)).weights[CRITICAL] == executed
+
+
+@pytest.mark.parametrize(("min_weight", "start", "target"), [(1, 1, 10_000), (1, 3, 1), (1, 2, 1)])
+def test_small_weights_keep_the_ratio_when_rounded(min_weight, start, target):
+    limits = WeightSettings(min_weight=min_weight, max_step_ratio=1.5)
+    weight = toward(start, target, math.log(1.5) / abs(math.log(target / start)), limits)
+    assert start / 1.5 <= weight <= start * 1.5
+
+
+def test_what_is_in_force_is_held():
+    finding = Unchanged()(proposing(1000), situation())
+    assert (finding.rule, finding.outcome) == ("unchanged", "hold")
+    assert Unchanged()(proposing(1001), situation()) is None
+
+
+def test_a_used_up_rate_refuses():
+    assert Rate()(action(), situation(changes_left=0)).outcome == "refuse"
+    assert Rate()(action(), situation(changes_left=1)) is None
+
+
+def test_judging_changes_nothing_it_was_given():
+    proposal, where = proposing(9000), situation()
+    copy = msgspec.json.decode(msgspec.json.encode(proposal), type=type(proposal))
+    judge(proposal, where)
+    assert proposal == copy

@@ -1,0 +1,216 @@
+"""Every reason for which a cycle is not learned from, and their order."""
+
+import msgspec
+import pytest
+
+from schemas.messages import Contention
+from schemas.settings import DEFAULT_CLASSES
+from services.rewarder.core.censor import Cycle, censor_reason
+from tests.support.builders import (
+    BATCH,
+    CRITICAL,
+    DEFAULT,
+    action,
+    actuation,
+    after,
+    batch_state,
+    class_state,
+    hold,
+    latency,
+    pod,
+    state,
+    verdict,
+    write,
+)
+
+
+def reason(cycle, *, min_requests=20, require_contention=True):
+    return censor_reason(cycle, DEFAULT_CLASSES, min_requests=min_requests, require_contention=require_contention)
+
+
+def cycle(**parts):
+    """A cycle that can be learned from, but for the given parts."""
+    before = state()
+    defaults = {
+        "before": before,
+        "action": action(),
+        "verdict": verdict(),
+        "actuation": actuation(),
+        "after": after(before),
+    }
+    return Cycle(**{**defaults, **parts})
+
+
+def seen(**classes):
+    """The second look with these classes changed."""
+    return after(state(), classes={**state().classes, **{name.replace("_", "-"): at for name, at in classes.items()}})
+
+
+IDLE = Contention(contended=False)
+
+
+def test_a_whole_cycle_is_learned_from():
+    assert reason(cycle()) is None
+
+
+def test_a_hold_that_was_chosen_is_learned_from():
+    held = cycle(
+        action=hold(),
+        verdict=verdict(outcome="hold", rule="hold", execute=False, weights=None),
+        actuation=actuation(outcome="held", weights=None, writes=()),
+        after=msgspec.structs.replace(state(), phase="after"),
+    )
+    assert reason(held) is None
+
+
+def test_an_arm_that_was_in_force_already_is_learned_from():
+    in_force = cycle(
+        verdict=verdict(outcome="hold", rule="unchanged", execute=False, weights=None),
+        actuation=actuation(outcome="held", weights=None, writes=()),
+        after=msgspec.structs.replace(state(), phase="after"),
+    )
+    assert reason(in_force) is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "word"),
+    [
+        ({"verdict": None}, "no_verdict"),
+        ({"verdict": verdict(outcome="late", rule="budget", execute=False, weights=None)}, "late"),
+        ({"verdict": verdict(outcome="late", execute=False, weights=None), "action": None}, "late"),
+        ({"action": None}, "no_action"),
+        ({"verdict": verdict(outcome="refuse", rule="rate", execute=False, weights=None)}, "refused: rate"),
+        ({"verdict": verdict(outcome="hold", rule="contention", execute=False, weights=None)}, "no_contention"),
+        ({"verdict": verdict(rule="shadow", mode="shadow", execute=False)}, "shadow"),
+        ({"verdict": verdict(outcome="clamp", rule="shadow", mode="shadow", execute=False)}, "shadow"),
+        ({"actuation": None}, "no_actuation"),
+        ({"actuation": actuation(outcome="skipped", rule="deadline")}, "not_applied: deadline"),
+        ({"actuation": actuation(outcome="failed", reason="EROFS")}, "not_applied: EROFS"),
+        ({"actuation": actuation(outcome="restored", reason="stop")}, "not_applied: stop"),
+        ({"actuation": actuation(outcome="rolled_back")}, "not_applied: rolled_back"),
+        ({"verdict": verdict(outcome="clamp", rule="max_step", propensity=None)}, "clamped"),
+        ({"after": None}, "no_after_state"),
+    ],
+)
+def test_what_did_not_happen_is_not_learned(parts, word):
+    assert reason(cycle(**parts)) == word
+
+
+def test_what_did_not_happen_comes_before_what_was_not_seen():
+    assert reason(cycle(verdict=None, actuation=None, after=None)) == "no_verdict"
+    assert reason(cycle(actuation=None, after=None)) == "no_actuation"
+
+
+# ---- WT-04 ----
+
+
+def test_wt_04_a_weight_that_somebody_put_back_is_overridden():
+    foreign = after(state(), pods=(pod("api", weight=39), pod("job", BATCH, 100)))
+    assert reason(cycle(after=foreign)) == "overridden"
+
+
+def test_wt_04_a_weight_that_we_did_not_write_counts_too():
+    foreign = after(state(), pods=(pod("api", weight=2000), pod("job", BATCH, 39)))
+    assert reason(cycle(after=foreign)) == "overridden"
+
+
+def test_wt_04_a_write_that_did_not_read_back_is_overridden_though_it_stays():
+    writes = (write(), write("job", 100, 39, wanted=200, result="mismatch"))
+    stays = after(state(), pods=(pod("api", weight=2000), pod("job", BATCH, 39)))
+    assert reason(cycle(actuation=actuation(writes=writes), after=stays)) == "overridden"
+
+
+def test_wt_04_in_a_cycle_that_held_too():
+    held = cycle(
+        action=hold(),
+        verdict=verdict(outcome="hold", rule="hold", execute=False, weights=None),
+        actuation=actuation(outcome="held", weights=None, writes=()),
+        after=after(state(), pods=(pod("api", weight=39), pod("job", BATCH, 100))),
+    )
+    assert reason(held) == "overridden"
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        (pod("job", BATCH, 100),),  # api is gone
+        (pod("api", weight=None), pod("job", BATCH, 100)),  # its weight cannot be read
+        (pod("api", weight=2000), pod("job", BATCH, 100), pod("new", weight=100)),
+    ],
+)
+def test_wt_04_pods_that_come_and_go_override_nothing(pods):
+    assert reason(cycle(after=after(state(), pods=pods))) is None
+
+
+def test_wt_04_pods_without_a_class_are_nobody_s_business():
+    before = state(pods=(pod("api"), pod("stray", None, 500)))
+    strayed = after(before, pods=(pod("api", weight=2000), pod("stray", None, 700)))
+    assert reason(cycle(before=before, after=strayed)) is None
+
+
+# ---- contention ----
+
+
+def test_contention_in_either_look_is_enough():
+    before = state(contention=IDLE)
+    assert reason(cycle(before=before)) is None
+    assert reason(cycle(after=after(state(), contention=IDLE))) is None
+
+
+def test_without_contention_nothing_is_learned_unless_it_is_not_required():
+    calm = cycle(before=state(contention=IDLE), after=after(state(), contention=IDLE))
+    assert reason(calm) == "no_contention"
+    assert reason(calm, require_contention=False) is None
+
+
+# ---- evidence ----
+
+
+def test_pm_01_a_class_without_latency_is_not_learned_from():
+    nothing = seen(latency_critical=class_state(latency=latency(None, reason="idle")))
+    assert reason(cycle(after=nothing)) == f"no_latency: {CRITICAL}: idle"
+
+
+def test_pm_01_latency_without_a_reason_is_unknown():
+    nothing = seen(latency_critical=class_state(latency=latency(None)))
+    assert reason(cycle(after=nothing)) == f"no_latency: {CRITICAL}: unknown"
+
+
+def test_the_fraction_of_requests_over_the_objective_alone_is_evidence():
+    assert reason(cycle(after=seen(latency_critical=class_state(latency=latency(None, over_ratio=0.2))))) is None
+
+
+@pytest.mark.parametrize(("requests", "word"), [(19, f"few_requests: {CRITICAL}: 19"), (20, None)])
+def test_few_requests_are_no_evidence(requests, word):
+    few = seen(latency_critical=class_state(latency=latency(0.05, requests=requests)))
+    assert reason(cycle(after=few)) == word
+
+
+def test_a_less_important_class_may_be_silent():
+    assert reason(cycle(after=seen(default=class_state(latency=latency(None))))) is None
+
+
+def test_without_the_important_class_the_next_one_must_be_seen():
+    silent = class_state(latency=latency(None, reason="idle"))
+    only = after(state(), classes={DEFAULT: silent, CRITICAL: class_state(pods=0), BATCH: batch_state()})
+    assert reason(cycle(after=only)) == f"no_latency: {DEFAULT}: idle"
+
+
+def test_of_equally_important_classes_all_must_be_seen():
+    classes = {**DEFAULT_CLASSES, "other": DEFAULT_CLASSES[CRITICAL]}
+    silent = after(state(), classes={CRITICAL: class_state(), "other": class_state(latency=latency(None))})
+    word = censor_reason(cycle(after=silent), classes, min_requests=20, require_contention=True)
+    assert word == "no_latency: other: unknown"
+
+
+@pytest.mark.parametrize(
+    "classes", [{}, {BATCH: batch_state()}, {CRITICAL: class_state(pods=0)}, {"gold": class_state()}]
+)
+def test_without_a_latency_class_there_is_nothing_to_judge_by(classes):
+    assert reason(cycle(after=after(state(), classes=classes))) == "no_latency_class"
+
+
+def test_pm_01_throughput_that_is_unknown_is_not_nothing():
+    assert reason(cycle(after=seen(batch=batch_state(cpu_cores=None)))) == f"no_throughput: {BATCH}"
+    assert reason(cycle(after=seen(batch=batch_state(cpu_cores=0.0)))) is None
+    assert reason(cycle(after=seen(batch=batch_state(pods=0, cpu_cores=None)))) is None
