@@ -6,13 +6,18 @@ import contextlib
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from cli.demo_view import LiveView, closing_table, view_for
+from cli.inputs import SECTIONS, check_output_file, make_run_dir
 from lab.demo import Demo, DemoOptions, check_options
 from lab.demo_report import Report
+from lab.rig import common_settings
+from runtime.config import load
+from runtime.flags import assignments
 
 
 def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -31,10 +36,10 @@ def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the demo; prints the closing table on stdout."""
-    run_dir = (args.run_dir or Path(tempfile.mkdtemp(prefix="trimtab-demo-"))).absolute()
+    check_output_file(args.json, "--json")
     options = DemoOptions(
         duration_seconds=args.duration,
-        run_dir=run_dir,
+        run_dir=args.run_dir or Path(),
         port=args.port,
         seed=args.seed,
         tick_seconds=args.tick,
@@ -42,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
         set_flags=tuple(part for assignment in args.set for part in ("--set", assignment)),
     )
     check_options(options)
-    run_dir.mkdir(parents=True, exist_ok=True)
+    _check_settings(options, args.set)
+    options = replace(options, run_dir=make_run_dir(args.run_dir, "trimtab-demo-"))
     view = view_for(sys.stderr.isatty())
     try:
         report = asyncio.run(_run(Demo(options, view)))
@@ -56,6 +62,14 @@ def run(args: argparse.Namespace) -> int:
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     print(closing_table(report))
     return 0 if report.restored else 1
+
+
+def _check_settings(options: DemoOptions, texts: list[str]) -> None:
+    """Raises ConfigError for `--set` flags that the services would refuse, before anything starts."""
+    with tempfile.NamedTemporaryFile("wb", suffix=".yaml") as file:
+        file.write(msgspec.yaml.encode(common_settings(options.tick_seconds, options.seed)))
+        file.flush()
+        load(SECTIONS, path=file.name, overrides=assignments(texts), env={})
 
 
 async def _run(demo: Demo) -> Report | None:

@@ -6,39 +6,25 @@ import contextlib
 import os
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from cli.inputs import SECTIONS, make_run_dir
 from runtime.bus import Received
 from runtime.config import Config, describe, load
 from runtime.errors import ConfigError, ServerError, TrimtabError
+from runtime.flags import add_config_flags, overrides_of
 from runtime.fleet import Fleet
 from runtime.host_roots import find_roots
-from runtime.lifecycle import add_config_flags, overrides_of
 from runtime.logs import set_up
 from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import EmbeddedServer
 from runtime.settings import BusSettings
 from schemas.codec import DecodeError, decode_as
 from schemas.messages import Heartbeat
-from schemas.settings import Section
 from schemas.subjects import SERVICES, heartbeat_subject
-from services.actuator.config import ActuatorConfig
 from services.collector.config import CollectorConfig
 from services.collector.sources.workloads import read_workloads
-from services.decider.config import DeciderConfig
-from services.guard.config import GuardConfig
-from services.rewarder.config import RewarderConfig
-
-SECTIONS: dict[str, type[Section]] = {
-    "collector": CollectorConfig,
-    "decider": DeciderConfig,
-    "guard": GuardConfig,
-    "actuator": ActuatorConfig,
-    "rewarder": RewarderConfig,
-}
-DEFAULT_PORT = 4222
 
 
 class ServiceEnded(TrimtabError):
@@ -49,13 +35,16 @@ class ServiceEnded(TrimtabError):
         self.exit_code = exit_code  # type: ignore[misc]  # of this one error
 
 
+DEFAULT_PORT = 4222
+
+
 def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The verb and its flags."""
     parser = verbs.add_parser("up", help="run the five services together", description=__doc__)
     add_config_flags(parser)
     parser.add_argument("--embedded", action="store_true", help="start a NATS server on loopback for them")
     parser.add_argument(
-        "--port", type=int, default=None, help=f"port of the embedded server (default: {DEFAULT_PORT}; 0: any free one)"
+        "--port", type=int, help=f"port of the embedded server (default: {DEFAULT_PORT}; 0: any free one)"
     )
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="logs, pids.json and the server's store")
     parser.set_defaults(run=run)
@@ -74,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"trimtab up: {warning}", file=sys.stderr)
     _check_node(config)
     set_up(config.log)
-    run_dir = _make_run_dir(args.run_dir)
+    run_dir = make_run_dir(args.run_dir, "trimtab-up-")
     flags = [part for path, value, _ in overrides for part in ("--set", f"{path}={value}")]
     asyncio.run(_live(args, config, run_dir, flags))
     return 0
@@ -87,19 +76,6 @@ def _check_node(config: Config) -> None:
         raise ConfigError("collector.workloads: is not set; name the YAML file that lists this node's workloads")
     roots = find_roots(config.host)
     read_workloads(workloads, os.path.join(roots.cgroup_root, roots.pods_root))
-
-
-def _make_run_dir(wanted: Path | None) -> Path:
-    run_dir = (wanted or Path(tempfile.mkdtemp(prefix="trimtab-up-"))).absolute()
-    try:
-        run_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=run_dir):
-            pass
-    except OSError as error:
-        raise ConfigError(
-            f"flag --run-dir: {run_dir}: {error.strerror}; choose a directory that this user may write"
-        ) from error
-    return run_dir
 
 
 async def _live(args: argparse.Namespace, config: Config, run_dir: Path, flags: list[str]) -> None:

@@ -163,7 +163,24 @@ def write_config(stage: Stage, options: RigOptions, url: str) -> None:
         for pod in stage.pods
     ]
     _write(run_dir / "workloads.yaml", msgspec.yaml.encode({"workloads": workloads}).decode())
-    config: dict[str, object] = {
+    config = common_settings(tick, options.seed)
+    config["bus"] = {"url": url}
+    config["http"] = {"base_port": _free_ports(len(SERVICES))}
+    config["host"] = {
+        "cgroup_root": stage.host.cgroup_root,
+        "pods_root": stage.host.pods_root,
+        "proc_root": stage.host.proc_root,
+        "simulated": stage.host.simulated,
+    }
+    config["collector"] = {**config["collector"], "workloads": str(run_dir / "workloads.yaml")}
+    config["actuator"] = {**config["actuator"], "journal": str(run_dir / "journal")}
+    _write(run_dir / "trimtab.yaml", msgspec.yaml.encode(config).decode())
+
+
+def common_settings(tick_seconds: float, seed: int) -> dict[str, Any]:
+    """The settings of a rig that depend on neither the stage nor the machine."""
+    tick = tick_seconds
+    return {
         "version": 1,
         "node": NODE,
         "mode": "shadow",
@@ -174,24 +191,14 @@ def write_config(stage: Stage, options: RigOptions, url: str) -> None:
             "default": {"objective_p99_seconds": OBJECTIVES_SECONDS["default"], "importance": 0.5},
             "batch": {"kind": "throughput"},
         },
-        "bus": {"url": url},
-        "http": {"base_port": _free_ports(len(SERVICES))},
-        "host": {
-            "cgroup_root": stage.host.cgroup_root,
-            "pods_root": stage.host.pods_root,
-            "proc_root": stage.host.proc_root,
-            "simulated": stage.host.simulated,
-        },
         "collector": {
-            "workloads": str(run_dir / "workloads.yaml"),
             "scrape_timeout_seconds": round(min(1.0, tick * 0.2), 3),
             "max_window_seconds": round(6 * tick, 3),
         },
-        "decider": {"seed": options.seed},
+        "decider": {"seed": seed},
         "guard": {"regression_floor_ratio": 1.0, "apply_within_seconds": round(min(0.5, tick * 0.25), 3)},
-        "actuator": {"journal": str(run_dir / "journal"), "dead_man_seconds": round(max(5.0, 3 * tick), 3)},
+        "actuator": {"dead_man_seconds": round(max(5.0, 3 * tick), 3)},
     }
-    _write(run_dir / "trimtab.yaml", msgspec.yaml.encode(config).decode())
 
 
 def _write(path: Path, text: str) -> None:

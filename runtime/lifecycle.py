@@ -4,7 +4,6 @@ SIGTERM and SIGINT drain: the service stops first, then the bus, then the proces
 inherited pipe, `TRIMTAB_LIFELINE_FD`) ends the process in the same way when its parent dies.
 """
 
-import argparse
 import asyncio
 import contextlib
 import os
@@ -17,7 +16,8 @@ from typing import Protocol
 
 from runtime.clock import Clock, SystemClock
 from runtime.config import Config, describe, load
-from runtime.errors import BusUnreachable, ConfigError, TrimtabError
+from runtime.errors import BusUnreachable, TrimtabError
+from runtime.flags import FlagParser, add_config_flags, overrides_of
 from runtime.health import Health
 from runtime.http import HttpServer
 from runtime.logs import Log, get_log, set_up
@@ -94,42 +94,15 @@ class ServiceDefinition:
     """Puts right what an earlier, killed run left behind; before the bus is looked for, which may be down too."""
 
 
-def add_config_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that every process understands."""
-    parser.add_argument("--config", metavar="FILE", default=os.environ.get("TRIMTAB_CONFIG"), help="YAML configuration")
-    parser.add_argument("--node", help="name of this node")
-    parser.add_argument("--mode", choices=["shadow", "canary", "active", "frozen"], help="mode to start in")
-    parser.add_argument("--nats-url", metavar="URL", help="NATS server")
-    parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="least severity logged")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="PATH=VALUE", help="any setting, like loop.tick_seconds=2"
-    )
-    parser.add_argument("--print-config", action="store_true", help="show every value and where it came from, and exit")
-
-
-def overrides_of(args: argparse.Namespace) -> list[tuple[str, object, str]]:
-    """The settings that flags set: (path, value, flag)."""
-    found: list[tuple[str, object, str]] = []
-    for assignment in args.set:
-        path, sign, value = assignment.partition("=")
-        if not sign or not path:
-            raise ConfigError(f"flag --set: {assignment!r}: write --set section.field=value")
-        found.append((path, value, "--set"))
-    named = {"node": args.node, "mode": args.mode, "bus.url": args.nats_url, "log.level": args.log_level}
-    flags = {"node": "--node", "mode": "--mode", "bus.url": "--nats-url", "log.level": "--log-level"}
-    found += [(path, value, flags[path]) for path, value in named.items() if value is not None]
-    return found
-
-
 def run_service(definition: ServiceDefinition, argv: Sequence[str] | None = None) -> int:
     """Runs the service until a signal. Returns the exit code; errors are one line on stderr."""
-    parser = argparse.ArgumentParser(prog=f"python -m services.{definition.name}", description=definition.name)
+    parser = FlagParser(prog=f"python -m services.{definition.name}", description=definition.name)
     add_config_flags(parser)
     parser.add_argument("--http-port", type=int, help="port of /healthz, /readyz, /metrics (0: any)")
     if definition.recover is not None:
         parser.add_argument("--restore", action="store_true", help="put right what a killed run left behind, and exit")
-    args = parser.parse_args(argv)
     try:
+        args = parser.parse_args(argv)
         config = load({definition.name: definition.section}, path=args.config, overrides=overrides_of(args))
         if args.print_config:
             print("\n".join(describe(config)))  # noqa: T201 - data on stdout

@@ -245,8 +245,6 @@ class GuardService:
             return
         if actuation.outcome != "applied":
             cycle.settled = True  # nothing was done, or it was taken back before we looked
-            if self._order.is_current(actuation.boot, actuation.cycle):
-                self._breaker.inconclusive()
             return
         if not cycle.applied and self._mode in _STANDS_STILL:  # the order to stand still overtook our verdict
             reason = f"a change was applied while the mode is {self._mode}"
@@ -282,8 +280,6 @@ class GuardService:
             await self._roll_back(cycle, regression, now)
         elif evidence == "keep":
             self._breaker.kept(now)
-        else:
-            self._breaker.inconclusive()
         self._show_mode()
 
     async def _roll_back(self, cycle: _Cycle, regression: Regression, now: float) -> None:

@@ -400,21 +400,18 @@ async def test_the_demos_port_in_use(busy_port: int, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="cli/demo.py: a traceback from mkdir")
 async def test_the_demos_run_dir_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     flags = ["--simulate", "--duration", "30", "--run-dir", str(tmp_path / "file/run")]
     await refused(("demo",), flags, 2, "--run-dir", str(tmp_path / "file/run"))
 
 
-@pytest.mark.xfail(strict=True, reason="cli/demo.py: found out after the whole run, in a traceback")
 async def test_the_demos_figures_cannot_be_written(tmp_path: Path) -> None:
     path = tmp_path / "missing/figures.json"
     flags = ["--simulate", "--duration", "30", "--run-dir", str(tmp_path / "run"), "--json", str(path)]
     check_refusal("demo", await run("demo", *flags, patience_seconds=3.0), 2, ("--json", str(path)))
 
 
-@pytest.mark.xfail(strict=True, reason="cli/demo.py: found out by the services, and the exit code is lost")
 @pytest.mark.parametrize("assignment", ["loop.tick_seconds", "nothing.at_all=1", "weights.max_step_ratio=wide"])
 async def test_the_demo_is_given_a_setting_that_is_wrong(tmp_path: Path, assignment: str) -> None:
     flags = ["--simulate", "--duration", "30", "--run-dir", str(tmp_path / "run"), "--set", assignment]
@@ -424,7 +421,6 @@ async def test_the_demo_is_given_a_setting_that_is_wrong(tmp_path: Path, assignm
 # ---- flags that no parser knows -------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="argparse: usage in several lines before the error")
 @pytest.mark.parametrize("flags", [["--no-such-flag"], ["--set"], ["--config"]])
 async def test_a_flag_that_cannot_be_parsed(flags: list[str]) -> None:
     targets = ("guard", "up", "demo", "tail") if flags == ["--no-such-flag"] else ("guard", "up")

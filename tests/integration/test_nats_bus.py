@@ -22,7 +22,7 @@ from runtime.streams import AUDIT, STATE, STREAMS
 from schemas.codec import encode
 from schemas.messages import Action
 from schemas.subjects import KINDS, heartbeat_subject, message_id, subject
-from tests.support.heard import Heard
+from tests.support.heard import DEADLINE_SECONDS, Heard
 
 Event = tuple[str, str]
 
@@ -157,9 +157,17 @@ async def test_na_10_the_same_weights_in_a_later_cycle_are_stored_again(world, n
     assert await world.bus.last(AUDIT, where, 10) == [encode(action) for action in cycles]
 
 
+async def until_stored(bus: Bus, where: str, payload: bytes) -> None:
+    """A stream takes a moment to store what subscribers have already heard."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while payload not in await bus.last(AUDIT, where, 50):
+            await asyncio.sleep(0)
+
+
 async def test_a_new_durable_begins_now_and_an_old_one_where_it_stopped(world, node):
     where, durable, inbox = subject("reward", node), f"d-{node.replace('.', '_')}", Inbox()
     await world.bus.publish(where, b"before")
+    await until_stored(world.bus, where, b"before")
     first = await world.bus.consume(AUDIT, durable, where, inbox)
     await world.bus.publish(where, b"1")
     await inbox.until(lambda got: got == [b"1"])

@@ -23,10 +23,35 @@ scalars = (
     | st.sampled_from(["latency", "throughput", "active", 0, 1, 100, 10_000, 10_001, 0.1, "nats://u:p@h"])
 )
 names = st.sampled_from(
-    (
-        "version node mode loop weights classes bus http log host guard decider tick_seconds min_weight max_weight kind "
-        "label_values objective_p99_seconds url password base_port level pods_root profiles batch latency-critical web"
-    ).split()
+    [
+        "version",
+        "node",
+        "mode",
+        "loop",
+        "weights",
+        "classes",
+        "bus",
+        "http",
+        "log",
+        "host",
+        "guard",
+        "decider",
+        "tick_seconds",
+        "min_weight",
+        "max_weight",
+        "kind",
+        "label_values",
+        "objective_p99_seconds",
+        "url",
+        "password",
+        "base_port",
+        "level",
+        "pods_root",
+        "profiles",
+        "batch",
+        "latency-critical",
+        "web",
+    ]
 )
 keys = names | st.text(max_size=5) | st.integers() | st.none() | st.booleans()
 trees = st.recursive(

@@ -173,7 +173,9 @@ class Restoring(RuleBasedStateMachine):
 
     @rule(wanted=st.dictionaries(st.sampled_from(GROUPS), st.sampled_from([39, 40, 100]), min_size=1))
     def applies_what_looks_like_an_original(self, wanted):
-        self._apply({group: w for group, w in wanted.items() if self.kernel.get(group, Kernel("")).original == f"{w}\n"})
+        self._apply(
+            {group: w for group, w in wanted.items() if self.kernel.get(group, Kernel("")).original == f"{w}\n"}
+        )
 
     @rule(wanted=wanted, number=st.integers(1, 3), after=st.booleans())
     def dies_at_a_write(self, wanted, number, after):

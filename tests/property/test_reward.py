@@ -42,7 +42,7 @@ a_latency = st.builds(
 a_class = st.builds(lambda seen, pods, cores: class_state(latency=seen, pods=pods, cpu_cores=cores), a_latency,
                     st.integers(0, 3), st.none() | st.floats(0.0, 16.0))  # fmt: skip
 classes_seen = st.dictionaries(st.sampled_from(NAMES), a_class)
-importances = st.sampled_from([0.01, 0.1, 1.0])
+importances = st.sampled_from([0.01, 1.0])
 specs = st.fixed_dictionaries(
     {
         CRITICAL: st.builds(ClassSettings, objective_p99_seconds=st.just(0.1), importance=importances),
@@ -60,7 +60,8 @@ allowed_weights = st.builds(
     st.floats(0.0, 0.25),
 )
 class_weights = st.sampled_from([100, 10_000]) | st.integers(100, 10_000)
-moves = st.none() | st.dictionaries(st.sampled_from(NAMES), class_weights)
+far = st.just({CRITICAL: 10_000, BATCH: 10_000})
+moves = st.none() | far | st.dictionaries(st.sampled_from(NAMES), class_weights)
 cpus = st.integers(1, 16)
 setups = st.tuples(cpus, specs, allowed_weights)
 
@@ -124,19 +125,19 @@ kept_latency = st.one_of(
     st.builds(lambda p99: latency(p99, over_ratio=None), st.none() | st.floats(0.0, 0.1)),
 )
 LATENCY_CLASSES = st.sampled_from((CRITICAL, DEFAULT))
-broken_cycles = st.builds(
-    lambda classes, name, seen: {**classes, name: class_state(latency=seen)},
-    classes_seen,
-    LATENCY_CLASSES,
-    broken_latency,
-)
 kept_cycles = st.builds(
     lambda latencies, cores: {
         **{name: class_state(latency=seen) for name, seen in latencies.items()},
         BATCH: batch_state(cpu_cores=cores),
     },
     st.dictionaries(LATENCY_CLASSES, kept_latency),
-    st.sampled_from([None, 0.0]) | st.floats(0.0, 16.0),
+    st.none() | st.just(0.0) | st.floats(0.0, 16.0),
+)
+broken_cycles = st.builds(
+    lambda classes, name, seen: {**classes, name: class_state(latency=seen)},
+    classes_seen | kept_cycles,
+    LATENCY_CLASSES,
+    broken_latency,
 )
 
 

@@ -33,7 +33,7 @@ def trees(draw, *, parents=parents, classes=(*CLASSES, None)):
 
 
 profiles = st.dictionaries(st.sampled_from(CLASSES), st.integers(-10, 40_000), max_size=3)
-sane_profiles = st.fixed_dictionaries({name: kernel_weights for name in CLASSES})
+sane_profiles = st.fixed_dictionaries(dict.fromkeys(CLASSES, kernel_weights))
 
 
 def originals_of(pods):

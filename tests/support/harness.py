@@ -24,6 +24,18 @@ M = TypeVar("M", bound=AnyMessage)
 S = TypeVar("S", bound=Service)
 
 
+class SlowBus(MemoryBus):
+    """A bus on which what a service publishes takes its time to leave, while other messages arrive."""
+
+    slow = True
+
+    async def publish(self, subject: str, payload: bytes, *, msg_id: str | None = None) -> None:
+        """Delivers after everybody else had a turn."""
+        if self.slow:
+            await settle()
+        await super().publish(subject, payload, msg_id=msg_id)
+
+
 @dataclass
 class Harness(Generic[S]):
     """A service under test, and its world. `inject` plays the others; `sent` is what the service said."""
@@ -32,8 +44,12 @@ class Harness(Generic[S]):
     context: Context
     bus: MemoryBus
     clock: ManualClock
-    _injected: list[int] = field(default_factory=list)
+    _injected: set[int] = field(default_factory=set)
     _running: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        """What the bus has seen before is not the service's."""
+        self._injected |= set(range(len(self.bus.history)))
 
     async def start(self) -> None:
         """Starts it and runs its `run`, until the harness ends."""
@@ -44,15 +60,15 @@ class Harness(Generic[S]):
     async def inject(self, *messages: AnyMessage) -> None:
         """Publishes what another service would, one after the other, and lets the service work on all of it."""
         for message in messages:
-            self._injected.append(len(self.bus.history))
             await self.bus.publish(subject_of(message), encode(message), msg_id=message_id(message))
+            self._injected.add(len(self.bus.history) - 1)
         await settle(20 + 10 * len(messages))
 
     async def inject_raw(self, subject: str, *payloads: bytes) -> None:
         """Publishes bytes that need not be a message."""
         for payload in payloads:
-            self._injected.append(len(self.bus.history))
             await self.bus.publish(subject, payload)
+            self._injected.add(len(self.bus.history) - 1)
         await settle(20 + 10 * len(payloads))
 
     def at(self) -> int:

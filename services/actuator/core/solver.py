@@ -3,7 +3,7 @@
 Inside a parent a class's weight is divided among its pods in proportion to their originals, so a big pod stays big.
 Where the parent also holds groups that Trimtab does not steer (other pods, or QoS groups, which are the kubelet's), the
 steered pods share what they had together: their sum stays what it was, and nothing is taken from the others
-(docs/adr/0005-solver.md).
+(docs/adr/0005-profile-scale-and-solver.md).
 """
 
 from collections import defaultdict

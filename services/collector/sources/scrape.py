@@ -27,7 +27,8 @@ class Scraper:
     async def scrape(self, workloads: Iterable[Workload]) -> tuple[dict[str, Series], dict[str, str]]:
         """Pages and errors of the workloads that have a URL. Takes no longer than the timeout, queueing included.
 
-        Those that timed out last time queue behind the others, so that however many they are, they cost themselves.
+        Those that took up their time in vain queue behind the others the next time: however many they are, in the end
+        they cost themselves.
         """
         targets = [workload for workload in workloads if workload.metrics_url is not None]
         targets.sort(key=lambda workload: workload.uid in self._slow)
@@ -35,7 +36,9 @@ class Scraper:
         errors: dict[str, str] = {}
         if targets:
             await asyncio.gather(*(self._one(workload, pages, errors) for workload in targets))
-        self._slow = frozenset(uid for uid, word in errors.items() if word == "timeout")
+        self._slow = frozenset(
+            uid for uid, word in errors.items() if word == "timeout" or (word == "queued" and uid in self._slow)
+        )
         return pages, errors
 
     async def close(self) -> None:
@@ -44,13 +47,15 @@ class Scraper:
             await self._session.close()
 
     async def _one(self, workload: Workload, pages: dict[str, Series], errors: dict[str, str]) -> None:
+        word = "queued"
         try:
             async with asyncio.timeout(self._timeout), self._slots:
+                word = "timeout"
                 body, content_type = await self._fetch(workload.metrics_url or "")
             names = (workload.latency_metric,) if workload.latency_metric else self._metrics
             found = parse_histogram(body, content_type, names)
         except TimeoutError:
-            errors[workload.uid] = "timeout"
+            errors[workload.uid] = word
         except aiohttp.ClientPayloadError as error:
             errors[workload.uid] = f"unreadable: {' '.join(str(error).split())}"
         except (aiohttp.ClientError, OSError) as error:

@@ -50,7 +50,9 @@ def test_st_02_without_pressure_the_run_queue_of_a_busy_node_decides(queue, busy
 
 
 @pytest.mark.parametrize("source", ["loadavg", "stat"])
-@pytest.mark.parametrize(("runnable", "contended"), [(0.9, False), (1.0, False), (1.4, False), (1.5, True), (3.0, True)])
+@pytest.mark.parametrize(
+    ("runnable", "contended"), [(0.9, False), (1.0, False), (1.4, False), (1.5, True), (3.0, True)]
+)
 def test_st_02_tasks_that_run_are_not_tasks_that_wait(source, runnable, contended):
     assert seen(run_queue=runnable, run_queue_source=source).contended is contended
 

@@ -67,7 +67,9 @@ def test_pm_08_quotes_braces_and_missing_blanks():
 
 @pytest.mark.parametrize("inside", ["\u2028", "\u0085", "\x0b", "\x1c", "é", "\\n"])
 def test_a_label_value_may_hold_what_python_splits_lines_at(inside):
-    page = f'req_seconds_bucket{{route="a{inside}b",le="0.1"}} 5\nreq_seconds_bucket{{route="a{inside}b",le="+Inf"}} 6\n'
+    page = (
+        f'req_seconds_bucket{{route="a{inside}b",le="0.1"}} 5\nreq_seconds_bucket{{route="a{inside}b",le="+Inf"}} 6\n'
+    )
     found = parsed(page)
     assert found is not None
     assert list(found[1].values()) == [{0.1: 5.0, INF: 6.0}]
@@ -133,7 +135,7 @@ def test_a_missing_last_bucket_is_the_largest_count():
         'req_seconds_bucket{le="fast"} 5',
         'req_seconds_bucket{le="0.1"} many',
         'req_seconds_bucket{le="0.1" 5',
-        'req_seconds_bucket{le=0.1} 5',
+        "req_seconds_bucket{le=0.1} 5",
         'req_seconds_bucket{le="0.1}',
         "req_seconds_bucket{{{{",
         "req_seconds_bucket ",

@@ -47,7 +47,12 @@ def test_no_requests_are_idle_and_few_are_few():
     assert made.latency("api", 0.1, may_grow=False).reason == "idle"
     fed(made, (5.0, page(12)))
     latency = made.latency("api", 0.1, may_grow=False)
-    assert (latency.reason, latency.requests, latency.p99_seconds, latency.over_ratio) == ("few_requests", 2, None, None)
+    assert (latency.reason, latency.requests, latency.p99_seconds, latency.over_ratio) == (
+        "few_requests",
+        2,
+        None,
+        None,
+    )
 
 
 def test_before_a_decision_the_window_grows_until_there_are_enough():

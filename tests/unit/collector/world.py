@@ -1,5 +1,6 @@
 """A folder that looks like a node's kernel files, and the collector's eyes on it."""
 
+import os
 from pathlib import Path
 
 from hostfs.cgroup import CgroupTree, GroupReading
@@ -74,8 +75,6 @@ def failing(kernel: Kernel, place: str, number: int) -> None:
     doomed = tree.inode(place.rpartition("/")[0])
 
     def read(wanted: str, dir_fd: int) -> str:
-        import os
-
         if wanted == name and os.fstat(dir_fd).st_ino == doomed:
             raise OSError(number, os.strerror(number))
         return read_at(wanted, dir_fd)
@@ -85,7 +84,9 @@ def failing(kernel: Kernel, place: str, number: int) -> None:
 
 def workload(name: str, cls: str | None = None, *, url: str | None = None, **fields) -> Workload:
     labels = {LABEL: cls} if cls else {}
-    return Workload(uid=f"uid-{name}", name=name, metrics_url=url, **{"group": f"pod-{name}", "labels": labels} | fields)
+    return Workload(
+        uid=f"uid-{name}", name=name, metrics_url=url, **{"group": f"pod-{name}", "labels": labels} | fields
+    )
 
 
 def view(*, min_requests: int = 20, max_window_seconds: float = 30.0, classes=DEFAULT_CLASSES) -> View:

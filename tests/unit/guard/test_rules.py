@@ -263,6 +263,11 @@ def test_from_just_outside_one_step_leads_into_the_bounds(start, executed):
     assert judge(proposing(1000), weighing(critical=start, batch=100)).weights[CRITICAL] == executed
 
 
+def test_a_clamp_leads_every_class_into_the_bounds():
+    finding = MaxStep()(proposing(400), weighing(critical=25, batch=26))
+    assert finding.weights == {CRITICAL: 100, BATCH: 100}  # half of batch's way would end at 51
+
+
 @pytest.mark.parametrize(("min_weight", "start", "target"), [(1, 1, 10_000), (1, 3, 1), (1, 2, 1)])
 def test_small_weights_keep_the_ratio_when_rounded(min_weight, start, target):
     limits = WeightSettings(min_weight=min_weight, max_step_ratio=1.5)

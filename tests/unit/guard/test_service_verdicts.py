@@ -5,6 +5,7 @@ import pytest
 from schemas.codec import encode
 from schemas.messages import Contention, Verdict
 from tests.support.builders import BATCH, BOOT, CRITICAL, PROPOSED, START_NS, WEIGHTS, action, after, hold, state
+from tests.support.harness import SlowBus
 from tests.support.services import guard_in
 
 BUDGET = 0.1
@@ -144,6 +145,24 @@ async def test_a_cycle_that_waits_when_the_next_one_begins_is_over():
         await guard.advance(1.0)
         assert outcomes(guard) == [(1, "late"), (2, "allow")]
         assert "before cycle 2" in guard.sent(Verdict)[0].reason
+
+
+async def test_only_the_newest_cycles_are_remembered():
+    async with guard_in() as guard:
+        for cycle in range(1, 21):
+            await guard.inject(state(cycle=cycle))
+        await guard.inject(action(cycle=4))
+        assert guard.dropped("action", "stale") == 1
+        await guard.inject(action(cycle=5))
+        assert guard.dropped("action", "late") == 1
+
+
+async def test_i6_one_verdict_while_the_bus_is_slow():
+    async with guard_in(bus=SlowBus()) as guard:
+        await guard.inject(action(cycle=2), state(cycle=1))
+        await guard.inject(state(cycle=2), action(cycle=2))  # comes again while the verdict on cycle 1 is on its way
+        await guard.advance(1.0)
+        assert sorted(outcomes(guard)) == [(1, "late"), (2, "allow")]
 
 
 async def test_actions_that_never_find_a_state_are_forgotten_and_counted():

@@ -104,8 +104,9 @@ def test_what_did_not_happen_comes_before_what_was_not_seen():
 # ---- WT-04 ----
 
 
-def test_wt_04_a_weight_that_somebody_put_back_is_overridden():
-    foreign = after(state(), pods=(pod("api", weight=39), pod("job", BATCH, 100)))
+@pytest.mark.parametrize("weight", [39, 9000])
+def test_wt_04_a_weight_that_somebody_put_back_is_overridden(weight):
+    foreign = after(state(), pods=(pod("api", weight=weight), pod("job", BATCH, 100)))
     assert reason(cycle(after=foreign)) == "overridden"
 
 

@@ -4,6 +4,7 @@ from itertools import permutations
 
 import pytest
 
+from runtime.clock import settle
 from schemas.messages import CollectRequest, Contention, Reward
 from tests.support.builders import (
     BATCH,
@@ -18,6 +19,7 @@ from tests.support.builders import (
     verdict,
     with_p99,
 )
+from tests.support.harness import SlowBus
 from tests.support.services import rewarder
 
 SETTLE, BUDGET, TIMEOUT = 2.0, 0.1, 1.0
@@ -74,7 +76,9 @@ async def test_the_settle_time_is_the_configured_one():
 async def test_without_a_verdict_the_cycle_is_censored_and_was_still_looked_at():
     async with rewarder() as made:
         await made.inject(state(), action())
-        await made.advance(BUDGET + TIMEOUT + SETTLE)
+        await made.advance(BUDGET + TIMEOUT + SETTLE - 0.001)
+        assert made.sent(CollectRequest) == []
+        await made.advance(0.001)
         assert len(made.sent(CollectRequest)) == 1
         await made.inject(after(state()))
         assert ends(made) == [(1, "censored", "no_verdict")]
@@ -290,6 +294,20 @@ async def test_stopping_with_everything_seen_still_rewards():
         await parts(made)
         await made.advance(SETTLE)
         await made.service._on_state(after(state()))  # handled, but nobody who waited for it has run yet
+        await made.stop()
+        assert ends(made) == [(1, "joined", None)]
+
+
+async def test_stopping_waits_for_a_reward_that_is_on_its_way():
+    bus = SlowBus()
+    async with rewarder(bus=bus) as made:
+        bus.slow = False
+        await parts(made)
+        await made.advance(SETTLE)
+        bus.slow = True
+        await made.service._on_state(after(state()))
+        await settle(3)  # the reward is made, and has not left
+        assert (made.service._follow.done, ends(made)) == (True, [])
         await made.stop()
         assert ends(made) == [(1, "joined", None)]
 

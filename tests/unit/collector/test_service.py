@@ -1,0 +1,265 @@
+"""The collector on the bus: the grid of ticks, one state before, one after, and the action before."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from runtime.errors import ConfigError
+from schemas.features import features_schema
+from schemas.messages import CollectRequest, State
+from schemas.settings import DEFAULT_CLASSES
+from services.collector.config import CollectorConfig
+from services.collector.service import CollectorService
+from tests.support.builders import NODE, START_NS, actuation
+from tests.support.harness import harness
+from tests.unit.collector.world import PODS_ROOT
+
+BOOT = "run-1"
+FILE = """\
+workloads:
+  - {uid: uid-api, group: pod-api, labels: {trimtab.dev/workload-class: latency-critical}}
+  - {uid: uid-job, group: pod-job, labels: {workload-type: batch}}
+  - {uid: uid-odd, group: pod-odd}
+"""
+
+
+@asynccontextmanager
+async def collector(node, tmp_path, settings=None, *, text=FILE, **options):
+    for group in ("pod-api", "pod-job", "pod-odd"):
+        if not (node.base / group).exists():
+            node.add(group)
+    file = tmp_path / "workloads.yaml"
+    file.write_text(text)
+    wanted = {
+        "host.cgroup_root": str(node.root),
+        "host.pods_root": PODS_ROOT,
+        "host.proc_root": str(node.proc),
+        "host.simulated": True,
+        "collector.workloads": str(file),
+        **(settings or {}),
+    }
+    async with harness("collector", CollectorConfig, CollectorService, wanted, boot=BOOT, **options) as made:
+        yield made
+
+
+def request(cycle, boot=BOOT):
+    return CollectRequest(node=NODE, boot=boot, cycle=cycle, at=START_NS)
+
+
+def said(h):
+    return [(state.cycle, state.phase) for state in h.sent(State)]
+
+
+async def test_a_tick_makes_a_cycle_and_its_first_state(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        assert said(h) == []
+        node.usage("pod-job", 5_000_000)
+        await h.advance(5.0)
+        (state,) = h.sent(State)
+        assert (state.node, state.boot, state.cycle, state.phase) == (NODE, BOOT, 1, "before")
+        assert state.at == START_NS + 5_000_000_000
+        assert state.window_seconds == pytest.approx(5.0)
+        assert {pod.name: (pod.cls, pod.weight) for pod in state.pods} == {
+            "uid-api": ("latency-critical", 100),
+            "uid-job": ("batch", 100),
+            "uid-odd": (None, 100),
+        }
+        assert state.classes["batch"].cpu_cores == pytest.approx(1.0)
+        assert state.features_schema == features_schema(tuple(DEFAULT_CLASSES))
+        assert state.features["batch.present"] == 1.0
+        assert (state.writable, state.notes, state.previous) == (True, (), None)
+        assert h.service.cycle == 1
+
+
+async def test_ticks_stay_on_the_grid(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        await h.advance(50.0)
+        assert said(h) == [(cycle, "before") for cycle in range(1, 11)]
+        assert [state.at - START_NS for state in h.sent(State)] == [n * 5_000_000_000 for n in range(1, 11)]
+
+
+@pytest.mark.parametrize("lateness", [0.5, 4.9])
+async def test_a_slow_collection_does_not_move_the_grid(node, tmp_path, monkeypatch, lateness):
+    async with collector(node, tmp_path) as h:
+        slow = [True]
+        scrape = h.service._scraper.scrape
+
+        async def waiting(workloads):
+            if slow.pop() if slow else False:
+                await h.clock.sleep(lateness)
+            return await scrape(workloads)
+
+        monkeypatch.setattr(h.service._scraper, "scrape", waiting)
+        await h.advance(20.0)
+        assert [round((state.at - START_NS) / 1e9, 3) for state in h.sent(State)] == [5 + lateness, 10.0, 15.0, 20.0]
+        assert h.metric("trimtab_collector_missed_ticks_total") == 0
+
+
+@pytest.mark.parametrize(("takes", "missed", "then"), [(5.5, 1, 15.0), (9.0, 1, 15.0), (12.0, 2, 20.0)])
+async def test_ticks_that_came_too_late_are_skipped_and_counted(node, tmp_path, takes, missed, then):
+    async with collector(node, tmp_path) as h:
+        slow = [True]
+        scrape = h.service._scraper.scrape
+
+        async def waiting(workloads):
+            if slow.pop() if slow else False:
+                await h.clock.sleep(takes)
+            return await scrape(workloads)
+
+        h.service._scraper.scrape = waiting
+        await h.advance(then)
+        assert [round((state.at - START_NS) / 1e9, 3) for state in h.sent(State)] == [5 + takes, then]
+        assert said(h) == [(1, "before"), (2, "before")]
+        assert h.metric("trimtab_collector_missed_ticks_total") == missed
+
+
+async def test_the_grid_does_not_follow_the_wall_clock(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        await h.advance(5.0)
+        h.clock.step_wall(-3600)
+        await h.advance(5.0)
+        h.clock.step_wall(7200)
+        await h.advance(5.0)
+        assert said(h) == [(1, "before"), (2, "before"), (3, "before")]
+        assert all(state.window_seconds == pytest.approx(5.0) for state in h.sent(State))
+
+
+async def test_a_request_is_answered_once_with_the_state_after(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        await h.advance(5.0)
+        await h.advance(2.0)
+        await h.inject(request(1), request(1))
+        assert said(h) == [(1, "before"), (1, "after")]
+        assert h.sent(State)[1].window_seconds == pytest.approx(2.0)
+        assert h.dropped("collect", "stale") == 1
+
+
+@pytest.mark.parametrize("wrong", [request(0), request(2), request(1, boot="earlier-run")])
+async def test_only_the_cycle_in_progress_is_looked_at_again(node, tmp_path, wrong):
+    async with collector(node, tmp_path) as h:
+        await h.inject(wrong)
+        await h.advance(5.0)
+        await h.inject(wrong)
+        assert said(h) == [(1, "before")]
+
+
+async def test_a_request_that_waited_for_the_next_tick_is_stale(node, tmp_path, monkeypatch):
+    async with collector(node, tmp_path) as h:
+        await h.advance(5.0)
+        scrape, gate = h.service._scraper.scrape, asyncio.Event()
+
+        async def waiting(workloads):
+            await gate.wait()
+            return await scrape(workloads)
+
+        monkeypatch.setattr(h.service._scraper, "scrape", waiting)
+        await h.advance(5.0)  # cycle 2 has begun and is at work
+        await h.inject(request(1))
+        gate.set()
+        await h.inject(request(2))
+        assert said(h) == [(1, "before"), (2, "before"), (2, "after")]
+
+
+async def test_previous_comes_from_the_actuation(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        await h.advance(5.0)
+        await h.inject(actuation(boot=BOOT, cycle=1, arm="favour", weights={"batch": 100}))
+        await h.advance(5.0)
+        previous = h.sent(State)[-1].previous
+        assert previous is not None
+        assert (previous.cycle, previous.outcome, previous.arm, previous.weights) == (
+            1,
+            "applied",
+            "favour",
+            {"batch": 100},
+        )
+        assert h.sent(State)[-1].features["node.previous_applied"] == 1.0
+
+
+async def test_previous_is_not_of_another_run(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        await h.advance(5.0)
+        await h.inject(actuation(boot="another", cycle=1))
+        await h.advance(5.0)
+        assert h.sent(State)[-1].previous is None
+
+
+async def test_previous_never_goes_back(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        await h.advance(10.0)
+        first, second = actuation(boot=BOOT, cycle=1), actuation(boot=BOOT, cycle=2, outcome="held", writes=())
+        undone = actuation(boot=BOOT, cycle=2, outcome="rolled_back", weights=None)
+        await h.inject(second, first)
+        await h.advance(5.0)
+        assert (h.sent(State)[-1].previous.cycle, h.sent(State)[-1].previous.outcome) == (2, "held")
+        await h.inject(
+            actuation(boot=BOOT, cycle=3), actuation(boot=BOOT, cycle=3, outcome="rolled_back", weights=None)
+        )
+        await h.inject(actuation(boot=BOOT, cycle=3), undone)  # delivered twice, and late
+        await h.advance(5.0)
+        assert (h.sent(State)[-1].previous.cycle, h.sent(State)[-1].previous.outcome) == (3, "rolled_back")
+
+
+async def test_without_the_last_cycles_actuation_there_is_no_previous(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        await h.advance(5.0)
+        await h.inject(actuation(boot=BOOT, cycle=1))
+        await h.advance(10.0)
+        second, third = h.sent(State)[1:]
+        assert second.previous is not None
+        assert third.previous is None
+        assert third.features["node.previous_applied"] == 0.0
+
+
+async def test_workloads_that_come_and_go_are_seen_and_a_broken_file_is_said(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        await h.advance(5.0)
+        (tmp_path / "workloads.yaml").write_text("workloads: [")
+        await h.advance(5.0)
+        state = h.sent(State)[-1]
+        assert len(state.pods) == 3
+        assert "not valid YAML" in state.notes[-1]
+        (tmp_path / "workloads.yaml").write_text("workloads: []\n")
+        await h.advance(5.0)
+        state = h.sent(State)[-1]
+        assert (state.pods, state.notes) == ((), ())
+        assert state.classes["batch"].pods == 0
+
+
+async def test_a_failed_scrape_is_a_note_and_a_count(node, tmp_path):
+    text = FILE.replace("uid: uid-api,", "uid: uid-api, metrics_url: 'http://127.0.0.1:1/metrics',")
+    async with collector(node, tmp_path, text=text) as h:
+        h.service._scraper.scrape = _refused
+        await h.advance(5.0)
+        state = h.sent(State)[-1]
+        assert state.notes == ("uid-api: unreachable: ClientConnectorError",)
+        assert state.classes["latency-critical"].latency.reason == "scrape_failed"
+        assert h.metric("trimtab_collector_scrape_errors_total", reason="unreachable") == 2  # the first look's, too
+
+
+async def _refused(workloads):
+    return {}, {"uid-api": "unreachable: ClientConnectorError"}
+
+
+async def test_a_pod_that_vanishes_costs_itself(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        await h.advance(5.0)
+        (node.base / "pod-api").rename(node.root / "grave")
+        await h.advance(5.0)
+        assert {pod.name for pod in h.sent(State)[-1].pods} == {"uid-job", "uid-odd"}
+
+
+async def test_a_bus_that_is_away_does_not_stop_the_clock(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        h.bus.partition = True
+        await h.advance(10.0)
+        h.bus.partition = False
+        await h.advance(5.0)
+        assert said(h) == [(3, "before")]
+
+
+async def test_without_a_workloads_file_it_does_not_start(node, tmp_path):
+    with pytest.raises(ConfigError, match=r"collector\.workloads: is not set"):
+        async with collector(node, tmp_path, {"collector.workloads": None}):
+            pass
