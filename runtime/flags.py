@@ -5,6 +5,7 @@ import os
 from typing import NoReturn
 
 from runtime.errors import ConfigError
+from runtime.yaml_text import one_line
 
 
 class FlagParser(argparse.ArgumentParser):
@@ -16,7 +17,7 @@ class FlagParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises ConfigError with the parser's words and where to read on."""
         text = message.replace("argument ", "flag ", 1) if message.startswith("argument ") else message
-        raise ConfigError(f"{text}; see {self.prog} --help")
+        raise ConfigError(one_line(f"{text}; see {self.prog} --help"))
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,7 @@ def assignments(texts: list[str]) -> list[tuple[str, object, str]]:
     for text in texts:
         path, sign, value = text.partition("=")
         if not sign or not path:
-            raise ConfigError(f"flag --set {text}: write --set section.field=value")
+            raise ConfigError(one_line(f"flag --set {text}: write --set section.field=value"))
         found.append((path, value, "--set"))
     return found
 

@@ -42,6 +42,7 @@ class ActuatorService:
         self._read_only = self._roots.read_only
         self._try_again_at = math.inf
         self._restore_again_at: float | None = None
+        self._judged_at = -math.inf
         self._ending = False
 
     @property
@@ -92,8 +93,11 @@ class ActuatorService:
     # ---- messages ----
 
     async def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        self._dead_man.sign(self._context.clock.monotonic())
-        await self._obey_mode(heartbeat.mode)
+        now = self._context.clock.monotonic()
+        self._dead_man.sign(now)
+        # A heartbeat may have been overtaken by the verdict that came after it: then it tells of an earlier mode.
+        if now - self._judged_at > self._context.shared.loop.tick_seconds:
+            await self._obey_mode(heartbeat.mode)
 
     async def _on_state(self, state: State) -> None:
         if state.phase != "before":
@@ -115,6 +119,7 @@ class ActuatorService:
         if not self._order.accept(verdict.boot, verdict.cycle):
             self._context.messenger.drop(verdict, "duplicate")
             return
+        self._judged_at = now
         await self._give_up_waiting()
         await self._obey_mode(verdict.mode)
         if verdict.execute and (verdict.boot, verdict.cycle) not in self._states:

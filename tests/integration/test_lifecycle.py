@@ -278,7 +278,10 @@ async def test_a_port_in_use_is_code_5(start, nats_server):
     [
         (("--set", "weights.min_weight=0"), "flag --set: weights.min_weight: expected `int` >= 1"),
         (("--set", "tick=3"), "flag --set: 'tick': no such setting; write --set section.field=value"),
-        (("--set", "tick"), "flag --set: 'tick': write --set section.field=value"),
+        (("--set", "tick"), "flag --set tick: write --set section.field=value"),
+        (("--mode", "reckless"), "flag --mode: invalid choice: 'reckless'"),
+        (("--http-port", "x"), "flag --http-port: invalid int value: 'x'"),
+        (("--no-such",), "unrecognized arguments: --no-such; see "),
         (("--config", "/no/such.yaml"), "/no/such.yaml: cannot be read: No such file or directory"),
         (("--http-port", "70000"), "http.host: cannot listen on 127.0.0.1:70000"),
         (("--set", "http.host=192.0.2.1"), "http.host: cannot listen on 192.0.2.1:0"),

@@ -146,14 +146,13 @@ async def test_na_10_a_duplicate_reaches_live_subscribers_twice_but_is_stored_on
 
 
 async def test_na_10_the_same_weights_in_a_later_cycle_are_stored_again(world, node):
-    where, inbox = subject("action", node), Inbox()
-    await world.bus.subscribe(where, inbox)
+    where = subject("action", node)
     cycles = [
         Action(node=node, boot="b", cycle=cycle, at=1, policy="p", arm="a", weights={"batch": 50}) for cycle in (17, 19)
     ]
     for action in cycles:
         await world.bus.publish(where, encode(action), msg_id=message_id(action))
-    await inbox.until(lambda got: len(got) == 2)
+    await until_stored(world.bus, where, encode(cycles[1]))
     assert await world.bus.last(AUDIT, where, 10) == [encode(action) for action in cycles]
 
 
@@ -272,12 +271,11 @@ async def test_a_handler_may_end_its_own_subscription(world, node, listen):
     ("limit", "expected"), [(0, []), (2, [b"3", b"4"]), (5, [b"0", b"1", b"2", b"3", b"4"]), (9, 5)]
 )
 async def test_last_gives_the_newest_oldest_first(world, node, limit, expected):
-    where, inbox = subject("command", node), Inbox()
-    await world.bus.subscribe(where, inbox)
+    where = subject("command", node)
     for number in range(5):
         await world.bus.publish(where, b"%d" % number)
         await world.bus.publish(subject("action", node), b"other")
-    await inbox.until(lambda got: len(got) == 5)
+    await until_stored(world.bus, where, b"4")
     found = await world.bus.last(AUDIT, where, limit)
     assert found == expected or len(found) == expected
 
@@ -342,13 +340,12 @@ async def test_na_07_what_no_stream_covers_is_heard_and_counted_as_stored_nowher
 
 async def test_last_reaches_back_past_what_others_wrote(bus, node, monkeypatch):
     monkeypatch.setattr(runtime.nats_bus, "_SHARED_BY", 2)
-    mine, inbox = subject("command", node), Inbox()
-    await bus.subscribe(subject("action", node), inbox)
+    mine, others = subject("command", node), subject("action", node)
     for number in range(4):
         await bus.publish(mine, b"%d" % number)
-    for _ in range(40):
-        await bus.publish(subject("action", node), b"other")
-    await inbox.until(lambda got: len(got) == 40)
+    for number in range(40):
+        await bus.publish(others, b"%d" % number)
+    await until_stored(bus, others, b"39")
     assert await bus.last(AUDIT, mine, 3) == [b"1", b"2", b"3"]
 
 

@@ -17,7 +17,7 @@ from runtime.metrics import CommonMetrics
 from schemas.codec import decode, encode
 from schemas.messages import AnyMessage
 from schemas.settings import Section
-from schemas.subjects import message_id, subject_of
+from schemas.subjects import ROOT, message_id, subject_of
 from tests.support.builders import NODE
 
 M = TypeVar("M", bound=AnyMessage)
@@ -25,14 +25,16 @@ S = TypeVar("S", bound=Service)
 
 
 class SlowBus(MemoryBus):
-    """A bus on which what a service publishes takes its time to leave, while other messages arrive."""
+    """A bus on which messages of one kind take their time to leave, while everybody else goes on."""
 
-    slow = True
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
 
     async def publish(self, subject: str, payload: bytes, *, msg_id: str | None = None) -> None:
-        """Delivers after everybody else had a turn."""
-        if self.slow:
-            await settle()
+        """Delivers, after everybody else had many turns if it is of the slow kind."""
+        if subject.startswith(f"{ROOT}.{self._kind}."):
+            await settle(100)
         await super().publish(subject, payload, msg_id=msg_id)
 
 

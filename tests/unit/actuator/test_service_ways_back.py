@@ -176,6 +176,9 @@ async def test_a_mode_that_acts_restores_nothing(tree, journal, mode):
 async def test_i4_a_guard_that_came_back_in_a_standing_mode_restores_without_a_command(tree, journal, mode):
     async with actuator(tree, journal) as h:
         await h.inject(*at(h, 1))
+        await h.inject(heartbeat(mode=mode))  # of before the verdict, for all that can be known
+        assert tree.weight(API) == "2000"
+        await h.advance(5.1)
         await h.inject(heartbeat(mode=mode))
         assert both(tree) == ORIGINALS
         assert h.metric("trimtab_actuator_restores_total", reason="mode") == 1

@@ -2,6 +2,7 @@
 
 import pytest
 
+from runtime.clock import settle
 from schemas.codec import encode
 from schemas.messages import Contention, Verdict
 from tests.support.builders import BATCH, BOOT, CRITICAL, PROPOSED, START_NS, WEIGHTS, action, after, hold, state
@@ -158,10 +159,10 @@ async def test_only_the_newest_cycles_are_remembered():
 
 
 async def test_i6_one_verdict_while_the_bus_is_slow():
-    async with guard_in(bus=SlowBus()) as guard:
+    async with guard_in(bus=SlowBus("verdict")) as guard:
         await guard.inject(action(cycle=2), state(cycle=1))
         await guard.inject(state(cycle=2), action(cycle=2))  # comes again while the verdict on cycle 1 is on its way
-        await guard.advance(1.0)
+        await settle(200)
         assert sorted(outcomes(guard)) == [(1, "late"), (2, "allow")]
 
 

@@ -4,7 +4,6 @@ from itertools import permutations
 
 import pytest
 
-from runtime.clock import settle
 from schemas.messages import CollectRequest, Contention, Reward
 from tests.support.builders import (
     BATCH,
@@ -299,15 +298,11 @@ async def test_stopping_with_everything_seen_still_rewards():
 
 
 async def test_stopping_waits_for_a_reward_that_is_on_its_way():
-    bus = SlowBus()
-    async with rewarder(bus=bus) as made:
-        bus.slow = False
+    async with rewarder(bus=SlowBus("reward")) as made:
         await parts(made)
         await made.advance(SETTLE)
-        bus.slow = True
-        await made.service._on_state(after(state()))
-        await settle(3)  # the reward is made, and has not left
-        assert (made.service._follow.done, ends(made)) == (True, [])
+        await made.inject(after(state()))
+        assert ends(made) == []  # the reward is made, and has not left
         await made.stop()
         assert ends(made) == [(1, "joined", None)]
 
