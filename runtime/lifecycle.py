@@ -90,8 +90,9 @@ class ServiceDefinition:
     name: str
     section: type[Section]
     create: Callable[[Context], Service]
-    recover: Callable[[Config, Log], None] | None = None
-    """Puts right what an earlier, killed run left behind; before the bus is looked for, which may be down too."""
+    recover: Callable[[Config, Log, bool], None] | None = None
+    """Puts right what an earlier, killed run left behind; before the bus is looked for, which may be down too. With
+    True (`--restore`) it must succeed or raise."""
 
 
 def run_service(definition: ServiceDefinition, argv: Sequence[str] | None = None) -> int:
@@ -109,7 +110,7 @@ def run_service(definition: ServiceDefinition, argv: Sequence[str] | None = None
             return 0
         set_up(config.log)
         if definition.recover is not None:
-            definition.recover(config, get_log(definition.name, node=config.shared.node))
+            definition.recover(config, get_log(definition.name, node=config.shared.node), args.restore)
             if args.restore:
                 return 0
         port = args.http_port if args.http_port is not None else config.http.port_of(definition.name)
@@ -222,7 +223,7 @@ async def _until_stopped(
             gone = group.create_task(_wait_for(lost))
             await asyncio.wait({work, beat, ended, gone}, return_when=asyncio.FIRST_COMPLETED)
             for task in (work, beat, ended, gone):
-                task.cancel()
+                await end(task)
     except BaseExceptionGroup as group_error:
         raise group_error.exceptions[0] from group_error
 

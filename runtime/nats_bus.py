@@ -38,7 +38,7 @@ from runtime.bus import Handler, Received  # noqa: E402
 from runtime.errors import BusDown, BusError, BusUnreachable, ConfigError  # noqa: E402
 from runtime.settings import BusSettings, mask_url  # noqa: E402
 from runtime.streams import ensure_streams  # noqa: E402
-from runtime.turns import Turns, end  # noqa: E402
+from runtime.turns import Turns, end, within  # noqa: E402
 
 EventHandler = Callable[[str, str], None]
 """Called with an event (`connected`, `disconnected`, `reconnected`, `closed`, `slow_consumer`, `handler_failed`, `gap`,
@@ -365,8 +365,9 @@ async def connect(settings: BusSettings, name: str, on_event: EventHandler) -> N
             on_event("closed", f"{mask_url(settings.url)}: {client.last_error or 'no reason given'}")
 
     try:
-        async with asyncio.timeout(settings.connect_timeout_seconds):
-            await client.connect(
+        await within(
+            settings.connect_timeout_seconds,
+            client.connect(
                 [address.strip() for address in settings.url.split(",")],
                 name=name,
                 error_cb=on_error,
@@ -384,7 +385,8 @@ async def connect(settings: BusSettings, name: str, on_event: EventHandler) -> N
                 token=settings.token,
                 nkeys_seed=settings.nkey_seed_file,
                 user_credentials=settings.credentials_file,
-            )
+            ),
+        )
     except ImportError as error:
         raise ConfigError(f"bus.credentials_file: needs a package ({error}); pip install 'nats-py[nkeys]'") from error
     except (TimeoutError, Error, OSError, ValueError) as error:

@@ -21,6 +21,18 @@ async def end(task: asyncio.Task[T]) -> None:
         await asyncio.wait({task}, timeout=0.1)
 
 
+async def within(seconds: float, call: Coroutine[object, object, T]) -> T:
+    """The call's result, or TimeoutError. Unlike `asyncio.timeout` it ends a call that swallows a cancellation."""
+    task = asyncio.create_task(call)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+    finally:
+        await end(task)
+
+
 class Turns:
     """Runs each call in a task of its own, so that cancelling the caller does not cut the call in two."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from runtime.config import Config
+from runtime.errors import HostError
 from runtime.host_roots import HostRoots, find_roots
 from runtime.logs import Log
 from services.actuator.cgroup_writer import CgroupWriter
@@ -26,8 +27,10 @@ def open_weights(config: ActuatorConfig, roots: HostRoots, metrics: ActuatorMetr
     )
 
 
-def recover(config: Config, log: Log) -> None:
-    """Restores every original that the journal still holds. Raises HostError; says what was done."""
+def recover(config: Config, log: Log, must_succeed: bool) -> None:  # noqa: FBT001 - the definition's shape
+    """Restores every original that the journal still holds, and says what was done. Raises HostError where it cannot
+    begin, and with `must_succeed` for any group that could not be restored.
+    """
     section = config.section("actuator", ActuatorConfig)
     weights = open_weights(section, find_roots(config.host), ActuatorMetrics(CollectorRegistry()), log)
     try:
@@ -38,5 +41,10 @@ def recover(config: Config, log: Log) -> None:
             writes = weights.restore()
             failed = [write.group for write in writes if write.result == "failed"]
             log.info("restored", why="restart", groups=len(writes), failed=len(failed))
+            if failed and must_succeed:
+                raise HostError(
+                    f"{len(failed)} of {len(writes)} weights could not be restored, {failed[0]} among them; they stay "
+                    f"in {section.journal}: run this again as a user who may write them"
+                )
     finally:
         weights.close()

@@ -27,8 +27,9 @@ class GuardConfig(Section, frozen=True, kw_only=True):
     """P99s below this part of the class's objective are never called a regression. 0: every rise counts. A service at
     a tenth of its objective gains nothing from rollbacks of its noise: then set 0.5."""
 
-    min_requests: Annotated[int, Meta(ge=1)] = 20
-    """Requests that a window needs before its P99 is evidence. 20: below that a P99 is the maximum of a handful."""
+    min_requests: Annotated[int, Meta(ge=1)] = 100
+    """Requests that a window needs before its P99 is evidence for a rollback. 100: the P99 of fewer is their maximum,
+    which rises by half between windows of equal weights (docs/adr/0009-evidence-for-a-rollback.md)."""
 
     rollbacks_to_open: Annotated[int, Meta(ge=1, le=100)] = 3
     """Rollbacks within `rollback_window_seconds` that open the breaker: originals return and nothing is tried."""

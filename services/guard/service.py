@@ -133,6 +133,7 @@ class GuardService:
         clock = self._context.clock
         now = clock.monotonic()
         self._last_state_at, self._blind = now, False
+        await self._stand_in(state)
         self._breaker.inconclusive()  # what was under trial was compared by now, or never will be
         key = (state.boot, state.cycle)
         cycle = _Cycle(state, now, self._ages.age_seconds(state.at, clock.now_ns(), now))
@@ -258,6 +259,15 @@ class GuardService:
             cycle.after = after
             await self._compare(cycle)
 
+    async def _stand_in(self, state: State) -> None:
+        """Where the second look of the last cycle never came, this cycle's first look stands in for it: a change is
+        judged and taken back without the rewarder, too.
+        """
+        last = next(reversed(self._cycles.values()), None)
+        if last is not None and last.after is None and last.state.boot == state.boot:
+            last.after = state
+            await self._compare(last)
+
     async def _compare(self, cycle: _Cycle) -> None:
         """Judges a change once it is known to be in force and was looked at again, as long as its cycle lasts: later,
         other weights may be in force.
@@ -284,6 +294,7 @@ class GuardService:
 
     async def _roll_back(self, cycle: _Cycle, regression: Regression, now: float) -> None:
         self._metrics.rollbacks.inc()
+        self._moved_at = math.nextafter(now, math.inf)  # after whatever state it came of
         opened = self._breaker.rolled_back(now)
         weights = cycle.verdict.previous_weights if cycle.verdict is not None else None
         await self._orders.roll_back(cycle.state, regression, weights)
@@ -296,7 +307,7 @@ class GuardService:
 
     async def _on_command(self, command: Command) -> None:
         if command.verb != "mode" or command.mode in _STANDS_STILL:  # our own orders come back to us here, too
-            self._moved_at = self._context.clock.monotonic()
+            self._moved_at = max(self._moved_at, self._context.clock.monotonic())
         if command.verb != "mode" or command.mode is None:
             return
         self._mode_ordered = True

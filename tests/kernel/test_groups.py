@@ -26,9 +26,12 @@ def writer(pods):
 
 def test_a_weight_is_written_and_read_back_with_the_kernels_newline(writer):
     group = f"burstable/{POD}"
-    assert writer.read(group)[1] == "39\n"
-    assert writer.write(group, "250").after == "250\n"
-    assert writer.write(group, "39\n").after == "39\n"
+    identity, text = writer.read(group)
+    assert text == "39\n"
+    assert writer.write(group, "250", identity).after == "250\n"
+    assert writer.write(group, "39\n", identity).after == "39\n"
+    assert writer.write(group, "250", identity + 1).error == "gone"
+    assert writer.read(group).text == "39\n"
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", errno.ERANGE), ("10001", errno.ERANGE), ("-3", errno.EINVAL)])
@@ -38,7 +41,7 @@ def test_wt_02_the_kernel_refuses_what_the_writer_never_sends(pods, writer, text
         path.write_text(text)
     assert refused.value.errno in (number, errno.ERANGE, errno.EINVAL)
     with pytest.raises(ValueError):
-        writer.write(f"burstable/{POD}", text)
+        writer.write(f"burstable/{POD}", text, 1)
 
 
 def test_wt_03_an_idle_group_shows_weight_zero_and_refuses_every_weight(pods, writer):
@@ -46,8 +49,9 @@ def test_wt_03_an_idle_group_shows_weight_zero_and_refuses_every_weight(pods, wr
     if not (folder / "cpu.idle").exists():
         pytest.skip("this kernel has no cpu.idle (before 5.15)")
     (folder / "cpu.idle").write_text("1")
-    assert writer.read(f"burstable/{POD}")[1] == "0\n"
-    assert writer.write(f"burstable/{POD}", "50").error == "idle"
+    identity, text = writer.read(f"burstable/{POD}")
+    assert text == "0\n"
+    assert writer.write(f"burstable/{POD}", "50", identity).error == "idle"
     reading = CgroupTree(str(pods.path / "kubepods")).reading(f"burstable/{POD}")
     assert reading.idle
     assert reading.weight == 0
@@ -78,13 +82,14 @@ def test_cg_07_a_group_that_vanishes_between_open_and_read_is_an_absence(pods, w
             os.close(descriptor)
 
     assert CgroupTree(tree.root, vanish).reading(group) is None
-    assert writer.read(group) is None
-    assert writer.write(group, "50").error == "gone"
+    assert writer.read(group) == "gone"
+    assert writer.write(group, "50", 1).error == "gone"
 
 
 def test_a_group_made_again_under_the_same_name_has_another_identity(pods, writer):
     group = f"burstable/{POD}"
-    before = writer.read(group)[0]
+    before = writer.read(group).identity
     (pods.path / "kubepods" / group).rmdir()
     pods.add(f"kubepods/{group}", 39)
-    assert writer.read(group)[0] != before
+    assert writer.read(group).identity != before
+    assert writer.write(group, "50", before).error == "gone"

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.messages import ClassState, Latency
+from schemas.profile import on_profile_scale
 from schemas.settings import ClassSettings, Shared, WeightSettings
 from services.decider.config import DeciderConfig
-from services.decider.core.arms import build_arms, canonical, distance, nearest_profile
+from services.decider.core.arms import build_arms, distance, nearest_profile
 from services.decider.core.mask import ROUNDING_RATIO, is_violated, mask
 from services.decider.core.policy import HOLD, Arm, choose
 from services.decider.core.snapshot import Identity, Snapshot, decode_snapshot, encode_snapshot
@@ -24,7 +25,7 @@ GRID = build_arms(Shared(), {})
 SLACK = 1.0 - 2.0 * ROUNDING_RATIO
 
 weight = st.integers(100, 10_000)
-profile = st.fixed_dictionaries(dict.fromkeys(NAMES, weight)).map(lambda weights: canonical(weights, LIMITS))
+profile = st.fixed_dictionaries(dict.fromkeys(NAMES, weight)).map(lambda weights: on_profile_scale(weights, LIMITS))
 some_arms = st.one_of(
     st.just(GRID),
     st.lists(profile, max_size=8).map(lambda found: (*(Arm(f"p{i}", w) for i, w in enumerate(found)), HOLD)),
@@ -69,7 +70,7 @@ def known_present(current, states):
 
 
 def over(weights, names):
-    return canonical({name: weights[name] for name in names}, LIMITS)
+    return on_profile_scale({name: weights[name] for name in names}, LIMITS)
 
 
 def on_the_way(start, end):
@@ -178,10 +179,10 @@ def test_floor_draws_as_often_as_it_says():
 @untimed
 @given(weights=st.dictionaries(st.text(min_size=1), st.integers(1, 10_000), min_size=1))
 def test_canonical_weights_are_within_bounds_and_a_fixed_point(weights):
-    once = canonical(weights, LIMITS)
+    once = on_profile_scale(weights, LIMITS)
     assert min(once.values()) == LIMITS.min_weight
     assert max(once.values()) <= LIMITS.max_weight
-    assert canonical(once, LIMITS) == once
+    assert on_profile_scale(once, LIMITS) == once
 
 
 @untimed

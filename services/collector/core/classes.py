@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.messages import ClassState, Latency, PodState
+from schemas.profile import on_profile_scale
 from schemas.settings import ClassSettings, WeightSettings
-from services.collector.core.shares import profile_weights
 from services.collector.core.tally import GroupRates
 
 _WAITED = 0.05
@@ -34,7 +34,7 @@ def class_states(
     sums = {
         name: sum(pod.state.weight or 0 for pod in group if pod.state.skip is None) for name, group in members.items()
     }
-    scale = profile_weights(sums, limits)
+    scale = on_profile_scale(sums, limits)
     used = {name: _sum([pod.rates.cpu_cores for pod in group]) for name, group in members.items()}
     shares = {name: _sum([pod.share for pod in group]) for name, group in members.items()}
     states: dict[str, ClassState] = {}

@@ -7,8 +7,6 @@ Documentation/admin-guide/cgroup-v2.rst, "Weights"). A group is active if it use
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
-from schemas.settings import WeightSettings
-
 
 def effective_shares(
     groups: Collection[str], weights: Mapping[str, int], active: Collection[str]
@@ -40,15 +38,3 @@ def _path(group: str) -> Iterator[str]:
     """The group and all groups above it, but for the pods root."""
     parts = group.split("/")
     return ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
-
-
-def profile_weights(pods_weights: Mapping[str, int], limits: WeightSettings) -> dict[str, int]:
-    """Class weights on the profile scale, where the smallest class has `min_weight`: only ratios act, so this is what
-    one profile can be compared with another by. Classes too far apart for the scale are cut at `max_weight`.
-    """
-    known = {name: weight for name, weight in pods_weights.items() if weight > 0}
-    if not known:
-        return {}
-    smallest = min(known.values())
-    scaled = {name: round(weight * limits.min_weight / smallest) for name, weight in known.items()}
-    return {name: min(limits.max_weight, weight) for name, weight in scaled.items()}

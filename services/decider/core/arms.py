@@ -1,6 +1,6 @@
 """Owns the set of arms: profiles of class weights on a logarithmic grid, and `hold`.
 
-A weight acts only relative to others, so every profile is in canonical form: its smallest weight is
+A weight acts only relative to others, so every profile is in profile scale: its smallest weight is
 `weights.min_weight`. A name says the ratios: `lc10-d3-b1` is latency-critical 10 : default 3 : batch 1.
 """
 
@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from schemas.profile import on_profile_scale
 from schemas.settings import ClassSettings, SettingsError, Shared, WeightSettings
 from services.decider.core.policy import HOLD, Arm
 
@@ -19,19 +20,11 @@ MAX_PROFILES: Final = 20
 """Most profiles. Each arm costs exploration; the grid makes 12 for the default classes."""
 
 
-def canonical(weights: Mapping[str, int], limits: WeightSettings) -> dict[str, int]:
-    """The weights in the same ratios, with the smallest at `min_weight`; clamped to `max_weight`, rounded."""
-    if not weights:
-        return {}
-    scale = limits.min_weight / min(weights.values())
-    return {name: min(limits.max_weight, round(weight * scale)) for name, weight in weights.items()}
-
-
 def distance(a: Mapping[str, int], b: Mapping[str, int], limits: WeightSettings) -> float:
-    """The largest |ln ratio| between the canonical forms over the classes that both name; 0 if there is none."""
+    """The largest |ln ratio| between the profile scales over the classes that both name; 0 if there is none."""
     common = [name for name in a if name in b]
-    left = canonical({name: a[name] for name in common}, limits)
-    right = canonical({name: b[name] for name in common}, limits)
+    left = on_profile_scale({name: a[name] for name in common}, limits)
+    right = on_profile_scale({name: b[name] for name in common}, limits)
     return max((abs(math.log(left[name] / right[name])) for name in common), default=0.0)
 
 
@@ -83,7 +76,7 @@ def _configured(name: str, weights: Mapping[str, int], shared: Shared) -> Arm:
                 f"to weights.max_weight {limits.max_weight}"
             )
     other = weights.get("default", limits.min_weight)
-    return Arm(name, canonical({cls: weights.get(cls, other) for cls in shared.classes}, limits))
+    return Arm(name, on_profile_scale({cls: weights.get(cls, other) for cls in shared.classes}, limits))
 
 
 def _require_paths(arms: Sequence[Arm], limits: WeightSettings) -> None:

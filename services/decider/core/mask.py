@@ -1,7 +1,7 @@
 """Owns which arms may be offered to a policy now. The guard would refuse the others, or they would hurt.
 
-Weights act among the classes that have pods, so everything here compares weights over those classes only, in canonical
-form. Reasons, in the order in which they are tried:
+Weights act among the classes that have pods, so everything here compares weights over those classes only, on the
+profile scale. Reasons, in the order in which they are tried:
 
 - `stay`: `hold`, when the weights in force are an arm already: holding and staying would be two names for one thing.
 - `frozen`: the mode allows no change. `rate`: the change budget of this minute is spent.
@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 
 from schemas.messages import ClassState, Mode
+from schemas.profile import on_profile_scale
 from schemas.settings import ClassSettings, WeightSettings
-from services.decider.core.arms import canonical
 from services.decider.core.policy import HOLD, Arm
 
 ROUNDING_RATIO: Final = 0.01
@@ -131,7 +131,7 @@ def _duplicates(arms: Sequence[Arm], in_force: Arm | None, present: Sequence[str
 
 
 def _is_within_step(arm: Arm, current: Mapping[str, int], limits: WeightSettings) -> bool:
-    here, there = canonical(current, limits), canonical(_over(arm.weights, current), limits)
+    here, there = on_profile_scale(current, limits), on_profile_scale(_over(arm.weights, current), limits)
     factors = (max(there[name] / here[name], here[name] / there[name]) for name in here)
     return max(factors, default=1.0) <= limits.max_step_ratio * (1.0 + 1e-9)
 

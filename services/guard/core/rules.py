@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from schemas.messages import Action, Mode, State, VerdictOutcome
+from schemas.profile import on_profile_scale
 from schemas.settings import WeightSettings
 
 _ROUNDING = 1e-9
@@ -179,6 +180,22 @@ class Contention:
         return Finding(self.name, "hold", situation.state.contention.reason or "nobody waits for CPU")
 
 
+class PresentClasses:
+    """Prevents a proposal over all classes from looking like a step where some have no pods: what acts are the ratios
+    between those that have.
+    """
+
+    name = "present_classes"
+
+    def __call__(self, action: Action, situation: Situation) -> Finding | None:
+        """Reads such a proposal on the profile scale of the classes with pods; objects to nothing."""
+        weights = action.weights or {}
+        present = {name: weight for name, weight in weights.items() if name in situation.current}
+        if len(present) == len(weights):
+            return None
+        return Finding(self.name, "allow", "", on_profile_scale(present, situation.limits))
+
+
 class MaxStep:
     """Prevents jumps: a class weight changes by at most the step ratio, the rest is left for later cycles."""
 
@@ -236,6 +253,7 @@ RULES: tuple[Rule, ...] = (
     KnownClasses(),
     Bounds(),
     Contention(),
+    PresentClasses(),
     MaxStep(),
     Unchanged(),
     Rate(),
@@ -260,8 +278,8 @@ def judge(action: Action, situation: Situation, rules: tuple[Rule, ...] = RULES)
         finding = rule(action, situation)
         if finding is None:
             continue
-        if finding.outcome == "clamp":
-            clamp = finding
+        if finding.outcome in ("allow", "clamp"):
+            clamp = finding if finding.outcome == "clamp" else clamp
             action = replace_weights(action, finding.weights or {})
             continue
         return Judgement(finding.outcome, finding.rule, finding.reason, None, execute=False)

@@ -29,9 +29,11 @@ def test_originals_return_from_the_journal(tree, journal):
     weights = weights_on(tree, journal)
     weights.apply([Target("u", "api", API, 200)], 0.0)
     killed(weights)
-    recover(config(tree, journal), get_log("actuator"))
+    recover(config(tree, journal), get_log("actuator"), must_succeed=False)
     assert tree.weight(API) == "100\n"
-    recover(config(tree, journal), get_log("actuator"))  # lets go of the journal, and finds nothing more
+    recover(
+        config(tree, journal), get_log("actuator"), must_succeed=False
+    )  # lets go of the journal, and finds nothing more
     assert tree.weight(API) == "100\n"
 
 
@@ -39,6 +41,21 @@ def test_beside_a_running_actuator_nothing_is_restored(tree, journal):
     weights = weights_on(tree, journal)
     weights.apply([Target("u", "api", API, 200)], 0.0)
     with pytest.raises(HostError, match="another actuator"):
-        recover(config(tree, journal), get_log("actuator"))
+        recover(config(tree, journal), get_log("actuator"), must_succeed=False)
     assert tree.weight(API) == "200"
     killed(weights)
+
+
+def test_a_restore_by_hand_that_cannot_finish_says_which_group_and_keeps_the_journal(tree, journal):
+    weights = weights_on(tree, journal)
+    weights.apply([Target("u", "api", API, 200)], 0.0)
+    killed(weights)
+    file = tree.root / PODS_ROOT / API / "cpu.weight"
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(HostError, match=f"1 of 1 weights could not be restored, {API}"):
+        recover(config(tree, journal), get_log("actuator"), must_succeed=True)
+    file.rmdir()
+    file.write_text("200")
+    recover(config(tree, journal), get_log("actuator"), must_succeed=True)
+    assert tree.weight(API) == "100\n"

@@ -206,7 +206,7 @@ async def test_pm_07_twenty_rounds_leave_no_sockets_and_no_threads():
     slow, others = Endpoint(handle=dripping), [Endpoint() for _ in range(10)]
     before = sockets()
     async with running(slow, *others) as _:
-        async with scraper(timeout_seconds=0.25) as made:
+        async with scraper(timeout_seconds=0.4) as made:
             targets = [pod("s", slow.url), *(pod(f"f{n}", endpoint.url) for n, endpoint in enumerate(others))]
             counts = []
             for _ in range(20):

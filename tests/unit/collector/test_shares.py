@@ -2,8 +2,7 @@
 
 import pytest
 
-from schemas.settings import WeightSettings
-from services.collector.core.shares import effective_shares, profile_weights
+from services.collector.core.shares import effective_shares
 
 TREE = {
     "pod-g": 200,
@@ -44,13 +43,3 @@ def test_without_a_weight_on_the_path_the_share_is_unknown(missing):
 
 def test_an_idle_group_has_no_share():
     assert effective_shares(["burstable/pod-a"], {**TREE, "burstable/pod-a": 0}, ()) == {"burstable/pod-a": None}
-
-
-def test_the_smallest_class_is_at_the_smallest_weight():
-    assert profile_weights({"a": 39, "b": 4, "c": 0}, WeightSettings()) == {"a": 975, "b": 100}
-    assert profile_weights({"a": 5000}, WeightSettings()) == {"a": 100}
-    assert profile_weights({"a": 0}, WeightSettings()) == {}
-
-
-def test_classes_too_far_apart_are_cut_at_the_largest_weight():
-    assert profile_weights({"a": 10_000, "b": 1}, WeightSettings()) == {"a": 10_000, "b": 100}

@@ -2,8 +2,9 @@
 
 import pytest
 
+from schemas.profile import on_profile_scale
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, SettingsError, Shared, WeightSettings
-from services.decider.core.arms import build_arms, canonical, default_profile, distance, nearest_profile
+from services.decider.core.arms import build_arms, default_profile, distance, nearest_profile
 from services.decider.core.policy import HOLD, Arm
 
 LIMITS = WeightSettings()
@@ -104,7 +105,7 @@ def test_grid_that_no_step_can_walk_is_an_error():
         build_arms(Shared(weights=WeightSettings(min_weight=1, max_step_ratio=1.2)), {})
 
 
-def test_configured_profiles_are_made_canonical():
+def test_configured_profiles_are_made_on_profile_scale():
     arms = build_arms(SHARED, {"even": {"default": 500}, "up": {"latency-critical": 400, "default": 200, "batch": 200}})
     assert by_name(arms) == {"even": weights(100, 100, 100), "up": weights(200, 100, 100), "hold": None}
 
@@ -139,9 +140,9 @@ def test_bad_profile_is_one_line_that_names_the_way_out(profiles, text):
 
 
 def test_canonical_keeps_ratios_and_clamps_at_the_top():
-    assert canonical({"a": 500, "b": 50}, LIMITS) == {"a": 1000, "b": 100}
-    assert canonical({"a": 10_000, "b": 10}, LIMITS) == {"a": 10_000, "b": 100}
-    assert canonical({}, LIMITS) == {}
+    assert on_profile_scale({"a": 500, "b": 50}, LIMITS) == {"a": 1000, "b": 100}
+    assert on_profile_scale({"a": 10_000, "b": 10}, LIMITS) == {"a": 10_000, "b": 100}
+    assert on_profile_scale({}, LIMITS) == {}
 
 
 def test_nearest_profile_is_by_the_worst_ratio():

@@ -107,6 +107,7 @@ def test_the_order_of_the_rules():
         "known_classes",
         "bounds",
         "contention",
+        "present_classes",
         "max_step",
         "unchanged",
         "rate",
@@ -139,9 +140,23 @@ def test_classes_without_pods_are_left_out_of_what_is_executed():
 
 @pytest.mark.parametrize("weight", [0, -1, None])
 def test_a_class_whose_weight_is_no_weight_is_left_out(weight):
-    classes = {CRITICAL: class_state(), BATCH: batch_state(weight=weight)}
-    judged = judge(action(weights={CRITICAL: 2000, BATCH: 100}), situation(state=state(classes=classes)))
-    assert (judged.outcome, judged.weights) == ("allow", {CRITICAL: 2000})
+    classes = {CRITICAL: class_state(), DEFAULT: class_state(weight=100), BATCH: batch_state(weight=weight)}
+    proposed = action(weights={CRITICAL: 2000, DEFAULT: 100, BATCH: 100})
+    judged = judge(proposed, situation(state=state(classes=classes)))
+    assert (judged.outcome, judged.weights) == ("allow", {CRITICAL: 2000, DEFAULT: 100})
+
+
+def test_a_profile_in_force_is_no_change_where_a_class_of_it_has_no_pods():
+    """10 : 3 : 1 without batch is 3.16 : 1 between the others, and stands at that."""
+    classes = {CRITICAL: class_state(weight=316), DEFAULT: class_state(weight=100)}
+    judged = judge(action(weights={CRITICAL: 1000, DEFAULT: 316, BATCH: 100}), situation(state=state(classes=classes)))
+    assert (judged.outcome, judged.rule) == ("hold", "unchanged")
+
+
+def test_one_class_alone_has_nothing_to_be_weighed_against():
+    classes = {CRITICAL: class_state(weight=100)}
+    judged = judge(action(weights={CRITICAL: 10_000, BATCH: 100}), situation(state=state(classes=classes)))
+    assert (judged.outcome, judged.rule) == ("hold", "unchanged")
 
 
 # ---- each alone ----

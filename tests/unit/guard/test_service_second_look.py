@@ -47,6 +47,31 @@ async def test_nineteen_point_two_per_cent_is_kept():
         assert guard.metric("trimtab_guard_evidence_total", evidence="keep") == 1
 
 
+async def test_where_the_second_look_never_came_the_next_first_look_stands_in():
+    async with guard_in() as guard:
+        await cycle_to_actuation(guard, 1)
+        await guard.advance(4.95)
+        await guard.inject(with_p99(state(cycle=2, at=guard.at()), WORSE))
+        assert orders(guard) == [(1, "rollback")]
+        await guard.inject(action(cycle=2))
+        assert guard.sent(Verdict)[-1].rule == "freshness"  # that state shows weights that were taken back since
+
+
+async def test_a_second_look_that_came_needs_no_stand_in():
+    async with guard_in() as guard:
+        await whole_cycle(guard, 1, KEPT)
+        await guard.inject(with_p99(state(cycle=2, at=guard.at()), 10.0))
+        assert orders(guard) == []
+
+
+async def test_the_first_look_of_another_collectors_run_does_not_stand_in():
+    async with guard_in() as guard:
+        await cycle_to_actuation(guard, 1)
+        await guard.advance(4.95)
+        await guard.inject(with_p99(state(boot="boot2", cycle=1, at=guard.at()), WORSE))
+        assert orders(guard) == []
+
+
 @pytest.mark.parametrize("outcome", ["held", "skipped", "failed", "rolled_back", "restored"])
 async def test_what_was_not_applied_is_not_rolled_back(outcome):
     async with guard_in() as guard:

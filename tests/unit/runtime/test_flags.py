@@ -31,14 +31,14 @@ def test_a_set_flag_may_set_nothing_to_the_empty_text():
 
 @pytest.mark.parametrize("text", ["a.b", "=c", "", "a\nb"])
 def test_a_set_flag_that_assigns_nothing_is_one_line(text):
-    with pytest.raises(ConfigError, match="write --set section.field=value") as caught:
+    with pytest.raises(ConfigError, match=r"write --set section\.field=value") as caught:
         overrides_of(parsed("--set", text))
     assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("argv", [["--mode", "x"], ["--nod", "n"], ["--set"], ["extra"], ["two\nlines"]])
 def test_a_wrong_flag_is_one_line_that_says_where_to_read_on(argv):
-    with pytest.raises(ConfigError, match="; see trimtab --help$") as caught:
+    with pytest.raises(ConfigError, match=r"; see trimtab --help$") as caught:
         parsed(*argv)
     assert len(str(caught.value).splitlines()) == 1
 

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 import runtime.turns
-from runtime.turns import Turns, end
+from runtime.turns import Turns, end, within
 
 
 async def test_cancelling_the_caller_leaves_the_call_to_finish():
@@ -83,3 +83,51 @@ async def test_a_task_that_swallows_a_cancellation_is_ended_all_the_same():
     await end(task)
     assert swallowed == [True]
     assert task.cancelled()
+
+
+async def test_a_call_gives_its_result_within_its_time():
+    async def answer() -> int:
+        return 42
+
+    assert await within(5.0, answer()) == 42
+
+
+async def test_a_call_that_takes_too_long_is_ended_even_if_it_swallows_the_cancellation():
+    ends = []
+
+    async def stubborn() -> None:
+        for _ in range(2):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ends.append(True)
+
+    with pytest.raises(TimeoutError):
+        await within(0.01, stubborn())
+    assert ends == [True, True]
+
+
+async def test_what_a_call_raises_is_raised():
+    async def fail() -> None:
+        raise ValueError("nonsense")
+
+    with pytest.raises(ValueError, match="nonsense"):
+        await within(5.0, fail())
+
+
+async def test_cancelling_the_wait_ends_the_call():
+    entered, ends = asyncio.Event(), []
+
+    async def call() -> None:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append(True)
+
+    waiting = asyncio.create_task(within(5.0, call()))
+    await entered.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert ends == [True]
