@@ -48,6 +48,7 @@ _FETCH_SECONDS = 5.0
 _TIMEOUTS_BEFORE_CHECK = 3
 _MAX_DELIVER = 5
 _RETRY_SECONDS = 1.0
+_REFUSED = "Authorization Violation"
 _SHARED_BY = 64
 _STALLED_BYTES = 1 << 20
 """Bytes waiting for the socket at which the connection counts as down. nats-py itself would block at 2 MiB."""
@@ -340,7 +341,9 @@ async def connect(settings: BusSettings, name: str, on_event: EventHandler) -> N
 
     async def on_error(error: Exception) -> None:
         nonlocal last_error
-        before, last_error = last_error, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        before, text = last_error, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if bus is not None or _REFUSED not in before:  # a refusal says more than the reset that may follow it
+            last_error = text
         if isinstance(error, SlowConsumerError):
             on_event("slow_consumer", f"{error.subject}: the handler is too slow")
         elif bus is not None and last_error != before:  # an outage is told once, not twice a second
@@ -408,7 +411,7 @@ async def connect(settings: BusSettings, name: str, on_event: EventHandler) -> N
 
 def _unreachable(settings: BusSettings, reason: str) -> BusUnreachable:
     where = mask_url(settings.url)
-    if "uthorization" in reason:
+    if _REFUSED in reason:
         return BusUnreachable(
             f"bus.url: {where} refuses these credentials ({reason}); "
             f"set bus.user and bus.password, bus.token or bus.credentials_file"

@@ -7,7 +7,7 @@ import pytest
 from hostfs.cgroup import CgroupTree
 from schemas.messages import PodState
 from services.actuator.core.solver import solve
-from services.collector.core.shares import effective_share
+from services.collector.core.shares import effective_shares
 
 pytestmark = pytest.mark.kernel
 
@@ -57,4 +57,5 @@ def test_class_weights_reach_the_cpu_through_the_solver(sandbox, burn):
     assert big + small == pytest.approx(0.25, abs=0.06)
     assert big / (big + small) == pytest.approx(0.75, abs=0.15)
     weights = {"burstable": 100, **{target.group: target.weight for target in targets}}
-    assert effective_share("burstable/podapi", weights, frozenset(weights)) == pytest.approx(0.75, abs=0.01)
+    shares = effective_shares(["burstable/podapi"], weights, frozenset(weights))
+    assert shares["burstable/podapi"] == pytest.approx(0.75, abs=0.01)
