@@ -35,7 +35,7 @@ def text_of(message: AnyMessage) -> str:  # noqa: PLR0911 - one case a kind
         case Actuation():
             return f"{message.outcome}{_written(message)}{_because(message.rule, message.reason)}"
         case Reward(outcome="joined"):
-            terms = ", ".join(f"{name} {value:+.2f}" for name, value in message.terms.items() if "." not in name)
+            terms = ", ".join(f"{name} {value + 0.0:+.2f}" for name, value in message.terms.items() if "." not in name)
             return f"{message.value:+.3f} for {message.arm} ({terms})"
         case Reward():
             return f"censored: {message.reason}"

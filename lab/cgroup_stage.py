@@ -52,6 +52,7 @@ class CgroupStage:
     _children: list[Child] = field(default_factory=list)
     _run_dir: Path = field(init=False)
     _cpus: tuple[int, ...] = ()
+    _api_port: int = 0
 
     def __post_init__(self) -> None:
         """Claims the sandbox. Raises SandboxUnavailable where there can be none."""
@@ -63,7 +64,7 @@ class CgroupStage:
         self.host = Host(str(self._sandbox.root), kubepods, "/proc", simulated=False)
 
     async def open(self, run_dir: Path) -> None:
-        """Groups with the kubelet's weights; API, monitor and load running, and answering."""
+        """Groups with the kubelet's weights; API and monitor running, and answering."""
         self._run_dir = run_dir
         load = load_for(self.cpus)
         self._sandbox.add("kubepods", _weight(self.cpus * 1000))
@@ -93,9 +94,15 @@ class CgroupStage:
                 uids["monitor"], "monitor", "default", groups["monitor"], _url(monitor), "monitor_run_duration_seconds"
             ),
         )
+        self._api_port = api
+
+    async def start_load(self) -> None:
+        """Requests arrive, open loop, from a group of their own."""
+        load = load_for(self.cpus)
         await self._start(
-            "loadgen", "load", "--target", f"http://127.0.0.1:{api}/work", "--rate", str(load.requests_per_second),
-            "--duration", str(min(3600.0, self.duration_seconds + 60.0)), "--timeout-seconds", "5",
+            "loadgen", "load", "--target", f"http://127.0.0.1:{self._api_port}/work",
+            "--rate", str(load.requests_per_second), "--duration", str(min(3600.0, self.duration_seconds + 60.0)),
+            "--timeout-seconds", "5",
             "--max-in-flight", "128", "--connections", "128", "--seed", str(self.seed), "--record",
             str(self.record_of("api")),
         )  # fmt: skip

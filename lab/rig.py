@@ -86,6 +86,7 @@ class Rig:
         await self.bus.subscribe(f"{ROOT}.>", self._hear, limit=10_000)
         await self.fleet.start()
         await self._until_ready()
+        await self.stage.start_load()
 
     async def close(self) -> bool:
         """Ends everything, the services first; whether every weight is what it was."""

@@ -68,6 +68,9 @@ class SimStage:
             for entry in listed
         )
 
+    async def start_load(self) -> None:
+        """Requests arrive from the beginning: the agent takes nothing from a simulated CPU."""
+
     async def start_batch(self) -> None:
         """The batch pod starts to compute."""
         await self._say({"batch": {"batch": True}})

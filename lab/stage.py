@@ -45,7 +45,11 @@ class Stage(Protocol):
     pods: tuple[StagedPod, ...]
 
     async def open(self, run_dir: Path) -> None:
-        """Makes the groups and starts the API, the monitor and the load. No batch yet."""
+        """Makes the groups and starts the API and the monitor. No load and no batch yet."""
+        ...
+
+    async def start_load(self) -> None:
+        """Requests begin to arrive: after the agent is up, so that its start is not what is measured."""
         ...
 
     async def start_batch(self) -> None:
