@@ -4,29 +4,76 @@ Exit codes: 0 good, 1 an error or a failed check, 2 wrong settings or flags, 3 n
 6 this machine cannot, 130 interrupted.
 """
 
+import argparse
+import importlib
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from cli import demo, doctor, tail, up
 from runtime.errors import TrimtabError
 from runtime.flags import FlagParser
-from runtime.metrics import product_version
 
-VERBS = (demo, up, tail, doctor)
+_EXTRAS = {"rich": "demo"}
+"""Packages that only some verbs need, and the extra that brings them."""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb and its module, which is imported when it is asked for: what one needs must not stop or slow another."""
+
+    name: str
+    help: str
+
+    def add_parser(self, verbs: "argparse._SubParsersAction[Any]", *, asked: bool = True) -> None:
+        """The verb, with its flags if it is asked for. Raises TrimtabError if its module needs a missing package."""
+        parser = verbs.add_parser(self.name, help=self.help)
+        if not asked:
+            return
+        try:
+            module = importlib.import_module(f"cli.{self.name}")
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in _EXTRAS:
+                raise
+            raise TrimtabError(
+                f"{self.name}: needs the package {package}; run `pip install 'trimtab[{_EXTRAS[package]}]'`"
+            ) from error
+        parser.description = module.__doc__
+        module.add_flags(parser)
+
+
+VERBS = (
+    Verb("demo", "show the loop on this machine"),
+    Verb("up", "run the five services together"),
+    Verb("tail", "follow the bus"),
+    Verb("doctor", "what this machine can do"),
+)
+
+
+class _ShowVersion(argparse.Action):
+    """Looks the version up when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        metrics = importlib.import_module("runtime.metrics")
+        print(f"trimtab {metrics.product_version()}")
+        parser.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; the exit code."""
+    words = sys.argv[1:] if argv is None else argv
+    first = next((word for word in words if not word.startswith("-")), None)
     parser = FlagParser(
         prog="trimtab", description="Learns cpu.weight online: latency-critical pods first, batch with what is left."
     )
-    parser.add_argument("--version", action="version", version=f"trimtab {product_version()}")
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for module in VERBS:
-        module.add_parser(verbs)
     verb = ""
     try:
-        args = parser.parse_args(argv)
+        for known in VERBS:
+            known.add_parser(verbs, asked=known.name == first)
+        args = parser.parse_args(words)
         verb = f" {args.verb}"
         code: int = args.run(args)
     except TrimtabError as error:

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import itertools
 import signal
 import sys
 import tempfile
@@ -20,9 +21,8 @@ from runtime.config import load
 from runtime.flags import assignments
 
 
-def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The verb and its flags."""
-    parser = verbs.add_parser("demo", help="show the loop on this machine", description=__doc__)
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The verb's flags."""
     parser.add_argument("--duration", type=float, default=150.0, metavar="SECONDS", help="length in all (default: 150)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="keep everything of the run there")
@@ -50,14 +50,14 @@ def run(args: argparse.Namespace) -> int:
     _check_settings(options, args.set)
     options = replace(options, run_dir=make_run_dir(args.run_dir, "trimtab-demo-"))
     view = view_for(sys.stderr.isatty())
+    demo = Demo(options, view)
     try:
-        report = asyncio.run(_run(Demo(options, view)))
+        report = asyncio.run(_run(demo))
     finally:
         if isinstance(view, LiveView):
             view.close()
     if report is None:
-        print("trimtab demo: interrupted; the weights and the machine are as they were", file=sys.stderr)
-        return 130
+        return _interrupted(demo.restored, options.run_dir)
     if args.json is not None:
         args.json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     print(closing_table(report))
@@ -72,12 +72,31 @@ def _check_settings(options: DemoOptions, texts: list[str]) -> None:
         load(SECTIONS, path=file.name, overrides=assignments(texts), env={})
 
 
+def _interrupted(restored: bool | None, run_dir: Path) -> int:  # noqa: FBT001 - as the demo tells it
+    """Says how a signal left the machine; the exit code."""
+    if restored is False:
+        how = f"NOT everything is as it was: see above, and the logs in {run_dir / 'logs'}"
+    else:
+        how = "nothing was changed" if restored is None else "the weights and the machine are as they were"
+    print(f"trimtab demo: interrupted; {how}", file=sys.stderr)
+    return 1 if restored is False else 130
+
+
 async def _run(demo: Demo) -> Report | None:
-    """The report, or None if a signal ended it."""
+    """The report, or None if a signal ended it. Only the first signal does: the clean-up is never cut short."""
     task = asyncio.ensure_future(demo.run())
     loop = asyncio.get_running_loop()
+    signals = itertools.count(1)
+
+    def stop() -> None:
+        match next(signals):
+            case 1:
+                task.cancel()
+            case 2:
+                demo.watcher.say("already stopping")
+
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(signum, task.cancel)
+        loop.add_signal_handler(signum, stop)
     with contextlib.suppress(asyncio.CancelledError):
         return await task
     return None

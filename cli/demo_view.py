@@ -101,21 +101,20 @@ def view_for(stream_is_terminal: bool) -> PlainView | LiveView:  # noqa: FBT001 
 
 
 def closing_table(report: Report) -> str:
-    """The table that the demo ends with, as plain text."""
+    """The table that the demo ends with, as plain text. The batch work of a phase stands in the API's row."""
+    told = {**report.phases, "learning": report.learning}
+    phases = {name: told[name] for name in ("solo", "baseline", "learning", "controlled") if told.get(name)}
     rows = [
         ("", "P50", "P95", "P99", "requests", "over objective", "batch work/s"),
-        *(_row(name, report.phases[name]) for name in ("solo", "baseline") if name in report.phases),
+        *(_row("API", "latency-critical", name, figures) for name, figures in phases.items()),
+        *(_row("monitor", "default", name, figures) for name, figures in phases.items()),
     ]
-    if report.learning:
-        rows.append(_row("learning", report.learning))
-    if "controlled" in report.phases:
-        rows.append(_row("controlled", report.phases["controlled"]))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(
             cell.ljust(width) if not index else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+        ).rstrip()
         for row in rows
     ]
     counts = report.counts
@@ -131,18 +130,18 @@ def closing_table(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _row(name: str, figures: PhaseFigures) -> tuple[str, ...]:
-    api, batch = figures["latency-critical"], figures["batch"]
-    assert isinstance(api, LatencyFigures)
+def _row(pod: str, cls: str, phase: str, figures: PhaseFigures) -> tuple[str, ...]:
+    seen, batch = figures[cls], figures["batch"]
+    assert isinstance(seen, LatencyFigures)
     assert isinstance(batch, BatchFigures)
     return (
-        f"API, {name}",
-        _ms(api.p50_ms),
-        _ms(api.p95_ms),
-        _ms(api.p99_ms),
-        str(api.requests),
-        _percent(api.violation_ratio),
-        f"{batch.work_per_second:.0f}",
+        f"{pod}, {phase}",
+        _ms(seen.p50_ms),
+        _ms(seen.p95_ms),
+        _ms(seen.p99_ms),
+        str(seen.requests),
+        _percent(seen.violation_ratio),
+        f"{batch.work_per_second:.0f}" if pod == "API" else "",
     )
 
 

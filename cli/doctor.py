@@ -14,7 +14,7 @@ from hostfs.mounts import detect
 from hostfs.pods import find_pods_root
 from hostfs.pressure import Pressure, read_pressure
 from hostfs.run_queue import RunQueueReader
-from lab.cgroup_sandbox import SandboxUnavailable, open_sandbox
+from lab.cgroup_sandbox import SandboxUnavailable, find_base
 from runtime.errors import TrimtabError
 from runtime.nats_bus import connect, ignore_events
 from runtime.nats_server import find_binary
@@ -33,9 +33,8 @@ class Check:
     remedy: str | None = None
 
 
-def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The verb and its flags."""
-    parser = verbs.add_parser("doctor", help="what this machine can do", description=__doc__)
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The verb's flags."""
     add_bus_flags(parser)
     parser.add_argument("--proc-root", default="/proc", help="proc mount (default: /proc)")
     parser.add_argument("-o", "--output", choices=["table", "json", "jsonl"], default="table")
@@ -63,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def examine(proc_root: str, bus: BusSettings) -> list[Check]:
-    """All checks. Nothing is changed for longer than a probe group exists."""
+    """All checks. Nothing is made, moved, ended or removed."""
     return [
         *_cgroup(proc_root),
         _pressure(proc_root),
@@ -78,17 +77,12 @@ def _cgroup(proc_root: str) -> list[Check]:
     if host.root is None:
         return [Check("cgroup", "bad", host.reason or "no cgroup v2", host.remedy)]
     checks = [Check("cgroup", "ok", f"v2 at {host.root} ({host.layout}), cpu controller on {host.cpu_on}")]
-    if host.read_only:
-        checks.append(Check("writable", "bad", host.reason or "read-only", host.remedy))
+    try:
+        found = f"this user may write below {find_base(host)}"
+    except SandboxUnavailable as error:
+        checks.append(Check("writable", "bad", error.reason, error.remedy))
     else:
-        try:
-            sandbox = open_sandbox(host)
-        except SandboxUnavailable as error:
-            checks.append(Check("writable", "bad", error.reason, error.remedy))
-        else:
-            left = sandbox.remove()
-            found = f"cpu.weight can be written below {sandbox.base}"
-            checks.append(Check("writable", "note" if left else "ok", found, f"remove {left}" if left else None))
+        checks.append(Check("writable", "ok", found))
     tree = CgroupTree(host.root)
     pods_root = find_pods_root(ROOT_GROUP, tree.children)
     if pods_root is None:

@@ -24,9 +24,8 @@ LONGEST_WAIT_SECONDS = 3.0
 """Seconds for the first connection, whatever the services are given: a person is waiting."""
 
 
-def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The verb and its flags."""
-    parser = verbs.add_parser("tail", help="follow the bus", description=__doc__)
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The verb's flags."""
     add_bus_flags(parser)
     parser.add_argument("--node", default=None, help="one node only")
     parser.add_argument("--kind", action="append", choices=KINDS, help="one kind only; may be repeated")

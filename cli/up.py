@@ -38,9 +38,8 @@ class ServiceEnded(TrimtabError):
 DEFAULT_PORT = 4222
 
 
-def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The verb and its flags."""
-    parser = verbs.add_parser("up", help="run the five services together", description=__doc__)
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """The verb's flags."""
     add_config_flags(parser)
     parser.add_argument("--embedded", action="store_true", help="start a NATS server on loopback for them")
     parser.add_argument(

@@ -18,6 +18,7 @@ from lab.bench_node import collect_once, solve_once
 from lab.latency_records import nearest_rank
 from lab.rig import Rig, RigOptions
 from lab.sim_stage import SimStage
+from runtime.errors import TrimtabError
 from schemas.messages import Actuation, AnyMessage, State
 from schemas.subjects import SERVICES
 
@@ -91,7 +92,9 @@ async def measure_loop(seconds: float, tick_seconds: float) -> list[Figure]:
             used = {name: cpu_seconds(pids[name]) - before[name] for name in SERVICES}
             memory = {name: pss_mib(pids[name]) for name in SERVICES}
         finally:
-            await rig.close()
+            is_closed = await rig.close()
+        if not is_closed:
+            raise TrimtabError("; ".join(rig.troubles))
     rising = sorted(watch.seconds)
     figures = [Figure(f"memory of the {name}", memory[name], "MiB PSS") for name in SERVICES]
     figures.append(Figure("memory of all five", sum(memory.values()), "MiB PSS", 230.0))

@@ -84,14 +84,9 @@ def open_sandbox(host: CgroupHost | None = None, pid: int | None = None) -> Cgro
     Removes sandboxes that a killed demo left behind. Raises SandboxUnavailable.
     """
     host = host or detect()
-    if host.root is None:
-        raise SandboxUnavailable(host.reason or "no cgroup v2", host.remedy or "use a cgroup v2 machine")
-    if host.read_only:
-        raise SandboxUnavailable(host.reason or "cgroups are read-only", host.remedy or "mount them writable")
-    root = Path(host.root)
-    base = _base(root)
+    base = find_base(host)
     remove_stale(base)
-    sandbox = CgroupSandbox(root, base, base / f"trimtab-demo-{pid or os.getpid()}")
+    sandbox = CgroupSandbox(Path(host.root or ""), base, base / f"trimtab-demo-{pid or os.getpid()}")
     try:
         _claim_cpu(sandbox)
         sandbox.path.mkdir()
@@ -107,16 +102,24 @@ def open_sandbox(host: CgroupHost | None = None, pid: int | None = None) -> Cgro
 
 
 def remove_stale(base: Path) -> None:
-    """Removes sandboxes whose process is gone."""
+    """Removes sandboxes whose process is gone and that are empty. Nothing is killed: a process that cannot be seen here
+    may live in another PID namespace, and what runs in its sandbox with it. A killed demo's own processes end by
+    themselves (runtime/processes.py).
+    """
     for left in base.glob("trimtab-demo-*"):
         found = _NAME.fullmatch(left.name)
-        if found and not Path("/proc", found[1]).exists():
-            _kill_all(left)
+        if found and not Path("/proc", found[1]).exists() and _is_empty(left):
             _remove_tree(left)
 
 
-def _base(root: Path) -> Path:
-    if _may_write(root / "cgroup.subtree_control") and _may_write(root / "cgroup.procs"):
+def find_base(host: CgroupHost) -> Path:
+    """Where `open_sandbox` would make its group, by permissions alone; changes nothing. Raises SandboxUnavailable."""
+    if host.root is None:
+        raise SandboxUnavailable(host.reason or "no cgroup v2", host.remedy or "use a cgroup v2 machine")
+    if host.read_only:
+        raise SandboxUnavailable(host.reason or "cgroups are read-only", host.remedy or "mount them writable")
+    root = Path(host.root)
+    if all(_may_write(path) for path in (root, root / "cgroup.subtree_control", root / "cgroup.procs")):
         return root
     own = _own_group()
     base = root / own.lstrip("/")
@@ -188,6 +191,19 @@ def _write(path: Path, text: str) -> None:
 def _groups_below(path: Path) -> list[Path]:
     """The group and all below it, deepest first."""
     return [Path(folder) for folder, _, _ in os.walk(path, topdown=False)]
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether no group here holds a process. Those of other PID namespaces count: their line is 0 (cgroups(7))."""
+    for group in _groups_below(path):
+        try:
+            if (group / "cgroup.procs").read_text(encoding="ascii").strip():
+                return False
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return False
+    return True
 
 
 def _kill_all(path: Path) -> None:

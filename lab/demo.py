@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,17 +57,22 @@ class Demo:
     watcher: Watcher
     counts: Counts = field(default_factory=Counts)
     windows: list[Window] = field(default_factory=list)
-    restored: bool = False
+    restored: bool | None = None
+    """Whether every weight is what it was and nothing is left. None: nothing was set up, and so nothing changed."""
 
     async def run(self) -> Report:
         """The whole demo. Raises TrimtabError where it cannot go on; on cancellation cleans up and re-raises."""
         options = self.options
         stage, reason = self._choose_stage()
-        rig = Rig(
-            stage,
-            RigOptions(options.run_dir, options.port, options.seed, options.tick_seconds, options.set_flags),
-            on_message=self._hear,
-        )
+        try:
+            rig = Rig(
+                stage,
+                RigOptions(options.run_dir, options.port, options.seed, options.tick_seconds, options.set_flags),
+                on_message=self._hear,
+            )
+        except OSError as error:
+            await stage.close()
+            raise TrimtabError(f"{options.run_dir}: {error.strerror}; choose another --run-dir") from error
         pids: dict[str, int] = {}
         try:
             url = await rig.start_server()
@@ -75,9 +81,17 @@ class Demo:
             await self._phases(rig, schedule(options.duration_seconds))
             pids = rig.fleet.pids()
         finally:
-            self.watcher.say("stopping: the actuator returns every weight")
-            self.restored = await asyncio.shield(asyncio.ensure_future(rig.close()))
+            await _to_the_end(self._close(rig))
         return self._report(rig, reason, pids)
+
+    async def _close(self, rig: Rig) -> None:
+        is_set_up = bool(rig.originals)
+        if is_set_up:
+            self.watcher.say("stopping: the actuator returns every weight")
+        is_closed = await rig.close()
+        for trouble in rig.troubles:
+            self.watcher.say(trouble)
+        self.restored = is_closed if is_set_up or not is_closed else None
 
     def _choose_stage(self) -> tuple[Stage, str | None]:
         if self.options.force_simulation:
@@ -141,10 +155,24 @@ class Demo:
             learning=figures["learning"],
             initial_weights={group: text.strip() for group, text in rig.originals.items()},
             final_class_weights={name: weight for name, weight in final.items() if weight is not None},
-            restored=self.restored,
+            restored=bool(self.restored),
             recording=str(options.run_dir / "recording.jsonl"),
             run_dir=str(options.run_dir),
         )
+
+
+async def _to_the_end(call: Coroutine[object, object, None]) -> None:
+    """Waits for the whole call, however often this task is cancelled meanwhile; then passes the cancellation on."""
+    task = asyncio.ensure_future(call)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 def check_options(options: DemoOptions) -> None:

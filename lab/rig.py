@@ -14,7 +14,7 @@ import msgspec
 from lab.recording import Recording
 from lab.stage import Stage
 from runtime.bus import Received
-from runtime.errors import TrimtabError
+from runtime.errors import HostError, TrimtabError
 from runtime.fleet import Fleet
 from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import HOST, EmbeddedServer
@@ -26,6 +26,8 @@ from schemas.subjects import ROOT, SERVICES, message_id, subject_of
 NODE = "demo"
 OBJECTIVES_SECONDS = {"latency-critical": 0.1, "default": 0.25}
 _READY_SECONDS = 90.0
+_MIN_REQUESTS = 10
+"""Enough for the second look at the monitor: it runs twenty times a second, and the window is 0.9 s at a tick of 2."""
 
 
 def _ignore(message: AnyMessage) -> None:
@@ -52,6 +54,7 @@ class Rig:
     on_message: Callable[[AnyMessage], None] = _ignore
     url: str = ""
     originals: dict[str, str] = field(default_factory=dict)
+    troubles: list[str] = field(default_factory=list)
     last_state: State | None = None
     fleet: Fleet = field(init=False)
     bus: NatsBus | None = None
@@ -89,15 +92,39 @@ class Rig:
         await self.stage.start_load()
 
     async def close(self) -> bool:
-        """Ends everything, the services first; whether every weight is what it was."""
-        await self.fleet.stop()
-        restored = bool(self.originals) and self.stage.weights() == self.originals
+        """Ends everything, the services first, whatever goes wrong on the way; whether every weight is what it was and
+        nothing is left. Otherwise `troubles` says what.
+        """
+        for end in (self.fleet.stop, self._compare, self._close_bus, self.server.stop, self._close_stage):
+            try:
+                await end()
+            except TrimtabError as error:
+                self.troubles.append(str(error))
+            except Exception as error:  # noqa: BLE001 - what comes later must happen, whatever failed before
+                self.troubles.append(f"{type(error).__name__}: {error}")
+        self.recording.close()
+        return not self.troubles
+
+    async def _compare(self) -> None:
+        if not self.fleet.pids():
+            return  # no service ever ran: nobody changed a weight
+        now = self.stage.weights()
+        changed = [
+            f"{group}: {now.get(group, 'gone').strip()}, was {original.strip()}"
+            for group, original in self.originals.items()
+            if now.get(group) != original
+        ]
+        if changed or not self.originals:
+            raise HostError(f"not every weight is what it was: {'; '.join(changed) or 'none could be read'}")
+
+    async def _close_bus(self) -> None:
         if self.bus is not None:
             await self.bus.close()
-        await self.server.stop()
+
+    async def _close_stage(self) -> None:
         left = await self.stage.close()
-        self.recording.close()
-        return restored and not left
+        if left:
+            raise HostError(f"could not be removed: {', '.join(left)}")
 
     async def order(self, mode: Mode, reason: str, by: str = "trimtab demo") -> None:
         """Orders a mode, as an operator does."""
@@ -195,10 +222,15 @@ def common_settings(tick_seconds: float, seed: int) -> dict[str, Any]:
         "collector": {
             "scrape_timeout_seconds": round(min(1.0, tick * 0.2), 3),
             "max_window_seconds": round(6 * tick, 3),
+            "min_requests": _MIN_REQUESTS,
         },
         "decider": {"seed": seed},
         "guard": {"regression_floor_ratio": 1.0, "apply_within_seconds": round(min(0.5, tick * 0.25), 3)},
         "actuator": {"dead_man_seconds": round(max(5.0, 3 * tick), 3)},
+        "rewarder": {
+            "min_requests": _MIN_REQUESTS,
+            "answer_timeout_seconds": round(min(1.5, 0.5 * tick), 3),
+        },
     }
 
 

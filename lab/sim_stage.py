@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from runtime.errors import TrimtabError
 from runtime.processes import Child, Spec, spawn
 
 _READY_SECONDS = 30.0
+_STALE_SECONDS = 60.0
 
 
 @dataclass
@@ -31,7 +33,7 @@ class SimStage:
     pods: tuple[StagedPod, ...] = ()
     _child: Child | None = None
     _run_dir: Path = field(init=False)
-    _files: Path = field(init=False)
+    _files: Path | None = None
 
     async def open(self, run_dir: Path) -> None:
         """Starts the node without its batch load."""
@@ -93,10 +95,12 @@ class SimStage:
         return self._run_dir / "records" / f"{pod}.jsonl"
 
     async def close(self) -> list[str]:
-        """Ends the node."""
+        """Ends the node, if it was ever started."""
         if self._child is not None:
             await self._child.stop(seconds=3.0)
-        shutil.rmtree(self._files, ignore_errors=True)
+        if self._files is not None:
+            await asyncio.to_thread(shutil.rmtree, self._files, ignore_errors=True)
+            return [str(self._files)] if self._files.exists() else []
         return []
 
     async def _say(self, command: dict[str, object] | None) -> dict[str, object]:
@@ -117,14 +121,28 @@ class SimStage:
 
 
 def _in_memory(run_dir: Path) -> Path:
-    """A fresh folder, in memory where there is some: the node rewrites its files twenty times a second. Removes those
-    of demos that were killed.
-    """
+    """A fresh folder, in memory where there is some: the node rewrites its files twenty times a second."""
     memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a name of its own in it
     if not memory.is_dir():
         return Path(tempfile.mkdtemp(prefix="node-", dir=run_dir))
+    remove_stale(memory, time.time())
+    return Path(tempfile.mkdtemp(prefix=f"trimtab-node-{os.getpid()}-", dir=memory))
+
+
+def remove_stale(memory: Path, now: float) -> None:
+    """Removes what killed demos left: the process is gone and nothing was written for a minute. A process that cannot
+    be seen here may live in another PID namespace, but its node writes all the time.
+    """
     for left in memory.glob("trimtab-node-*"):
         pid = left.name.split("-")[2]
-        if pid.isdigit() and not Path("/proc", pid).exists():
+        if pid.isdigit() and not Path("/proc", pid).exists() and now - _last_write(left) > _STALE_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"trimtab-node-{os.getpid()}-", dir=memory))
+
+
+def _last_write(folder: Path) -> float:
+    """When the folder or anything in it was written last, in Unix seconds."""
+    newest = 0.0
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            newest = max(newest, path.stat().st_mtime)
+    return newest

@@ -33,6 +33,11 @@ class Bus(Protocol):
         """Whether a publish would leave the process now."""
         ...
 
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was lost and regained: what was said meanwhile was not heard."""
+        ...
+
     async def publish(self, subject: str, payload: bytes, *, msg_id: str | None = None) -> None:
         """Sends at once or raises BusDown: nothing is kept for a later connection. `msg_id` is for the stream's
         duplicate window; a duplicate still reaches live subscribers twice.

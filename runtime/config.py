@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
 
@@ -25,6 +25,9 @@ __all__ = ["Config", "describe", "load", "read_file"]
 S = TypeVar("S", bound=Section)
 
 ENV_PREFIX: Final = "TRIMTAB_"
+LIFELINE: Final = "TRIMTAB_LIFELINE_FD"
+"""The variable by which a child learns of the pipe that closes when its parent dies; no setting."""
+
 _RUNTIME_SECTIONS: Final[dict[str, type[Section]]] = {
     "bus": BusSettings,
     "http": HttpSettings,
@@ -34,8 +37,17 @@ _RUNTIME_SECTIONS: Final[dict[str, type[Section]]] = {
 _SHARED_FIELDS: Final = fields_of(Shared)
 # Kubernetes injects such variables for a Service called "trimtab" or "trimtab-…"; they are no settings of ours.
 _SERVICE_LINK: Final = re.compile(r"TRIMTAB_(?:.*_)?(?:SERVICE_(?:HOST|PORT.*)|PORT(?:_\d+_(?:TCP|UDP|SCTP).*)?)$")
-_OWN_VARIABLES: Final = frozenset({"TRIMTAB_LIFELINE_FD", "TRIMTAB_CONFIG"})
+_OWN_VARIABLES: Final = frozenset({LIFELINE, "TRIMTAB_CONFIG"})
 _NULLS: Final = ("null", "~")
+
+
+@runtime_checkable
+class _CheckedSection(Protocol):
+    """A service's section whose settings may contradict each other, or those that all services share."""
+
+    def check(self, shared: Shared) -> None:
+        """Raises SettingsError for the first contradiction."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -150,12 +162,14 @@ def _build(
 
     shared = convert({key: tree[key] for key in _SHARED_FIELDS if key in tree}, Shared, "")
     built = {name: convert(tree.get(name, {}), kind, name) for name, kind in types.items()}
+    host = cast("HostSettings", built["host"])
+    services = {name: built[name] for name in types if name not in _RUNTIME_SECTIONS}
     try:
         shared.check()
-        for section in built.values():
-            check = getattr(section, "check", None)
-            if check is not None:
-                check(shared) if check.__code__.co_argcount > 1 else check()
+        host.check()
+        for section in services.values():
+            if isinstance(section, _CheckedSection):
+                section.check(shared)
     except SettingsError as error:
         text = str(error)
         raise ConfigError(one_line(f"{_place(text.partition(': ')[0], text, origins, path)}: {text}")) from error
@@ -164,8 +178,8 @@ def _build(
         bus=cast("BusSettings", built["bus"]),
         http=cast("HttpSettings", built["http"]),
         log=cast("LogSettings", built["log"]),
-        host=cast("HostSettings", built["host"]),
-        sections={name: built[name] for name in types if name not in _RUNTIME_SECTIONS},
+        host=host,
+        sections=services,
         origins=dict(origins),
         warnings=warnings,
     )

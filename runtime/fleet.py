@@ -3,17 +3,18 @@
 import asyncio
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runtime.processes import Spec, Supervisor, spawn
+from runtime.errors import HostError, TrimtabError
+from runtime.processes import Child, Spec, Supervisor, last_line, spawn
 from schemas.subjects import SERVICES
 
 STOP_ORDER = ("collector", "decider", "rewarder", "guard", "actuator")
 """The actuator goes last: it restores every original on its way out, and says so while the bus still runs."""
-
 
 _RESTORE_SECONDS = 15.0
 
@@ -40,19 +41,35 @@ class Fleet:
             await self.supervisor.start(self.place(self._spec(name)))
 
     async def stop(self) -> None:
-        """Ends all five. An actuator that was killed at the last moment could not restore: its journal still can."""
+        """Ends all five. An actuator that was killed at the last moment could not restore: its journal still can.
+
+        Raises HostError, once all are ended, if that failed too.
+        """
         await self.supervisor.stop_all(STOP_ORDER)
         actuator = self.supervisor.children.get("actuator")
         if actuator is not None and actuator.process.returncode != 0:
-            spec = self._spec("actuator")
-            child = await spawn(spec.name, [*spec.argv, "--restore"], log=spec.log, env=spec.env)
-            async with asyncio.timeout(_RESTORE_SECONDS):
-                await child.process.wait()
-            child.close()
+            await self._restore()
 
     def pids(self) -> dict[str, int]:
         """Process ids by service."""
         return self.supervisor.pids()
+
+    async def _restore(self) -> None:
+        spec = self._spec("actuator")
+        argv = [*spec.argv, "--restore"]
+        try:
+            child = await spawn(spec.name, argv, log=spec.log, env=spec.env)
+        except TrimtabError as error:
+            trouble = str(error)
+        else:
+            code = await _exit_code(child)
+            if code == 0:
+                return
+            trouble = f"no end after {_RESTORE_SECONDS:g} s" if code is None else last_line(spec.log)
+        raise HostError(
+            f"weights may not be what they were: {trouble}; see {spec.log}, put that right, then run "
+            f"`{shlex.join(argv)}`"
+        )
 
     def _spec(self, name: str) -> Spec:
         return Spec(
@@ -66,3 +83,14 @@ class Fleet:
         fresh = self.run_dir / "pids.json.new"
         fresh.write_text(json.dumps(pids) + "\n", encoding="utf-8")
         fresh.replace(self.run_dir / "pids.json")
+
+
+async def _exit_code(child: Child) -> int | None:
+    """The exit code; None for one that had to be killed."""
+    try:
+        async with asyncio.timeout(_RESTORE_SECONDS):
+            return await child.process.wait()
+    except TimeoutError:
+        return None
+    finally:
+        await child.stop(seconds=0.0)

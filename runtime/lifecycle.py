@@ -1,7 +1,7 @@
 """The life of one service process: flags, config, logs, bus, HTTP, heartbeat, signals, and an orderly end.
 
 SIGTERM and SIGINT drain: the service stops first, then the bus, then the process, with exit code 0. A lifeline (an
-inherited pipe, `TRIMTAB_LIFELINE_FD`) ends the process in the same way when its parent dies.
+inherited pipe, see runtime/config.py) ends the process in the same way when its parent dies.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.clock import Clock, SystemClock
-from runtime.config import Config, describe, load
+from runtime.config import LIFELINE, Config, describe, load
 from runtime.errors import BusUnreachable, TrimtabError
 from runtime.flags import FlagParser, add_config_flags, overrides_of
 from runtime.health import Health
@@ -29,7 +29,6 @@ from runtime.turns import end
 from schemas.messages import Heartbeat, Mode
 from schemas.settings import Section, Shared
 
-LIFELINE = "TRIMTAB_LIFELINE_FD"
 STOP_SECONDS = 10.0
 _COUNTED = {"slow_consumer": "overflow", "handler_failed": "handler_failed"}
 

@@ -85,6 +85,7 @@ class MemoryBus:
         self.errors: list[Exception] = []
         self.dropped = 0
         self.partition = False
+        self.ended_partitions = 0
         self._closed = False
         self._seen_ids: set[str] = set()
         self._stored: list[Received] = []
@@ -94,6 +95,11 @@ class MemoryBus:
     def connected(self) -> bool:
         """True unless partitioned or closed."""
         return not self.partition and not self._closed
+
+    @property
+    def reconnects(self) -> int:
+        """How often a partition ended, as its maker says."""
+        return self.ended_partitions
 
     async def publish(self, subject: str, payload: bytes, *, msg_id: str | None = None) -> None:
         """Delivers to every matching subscription; stores, and so delivers to consumers, unless the id was seen."""
@@ -110,6 +116,10 @@ class MemoryBus:
         for subscription in list(self.subscriptions):
             if matches(subscription.pattern, subject) and (is_new or subscription.durable is None):
                 subscription.offer(received, number)
+
+    def store(self, subject: str, payload: bytes) -> None:
+        """What others published and nobody here heard."""
+        self._stored.append(Received(subject, payload))
 
     async def subscribe(self, subject: str, handler: Handler, *, limit: int = 256) -> _Subscription:
         """Calls `handler` for each message published from now on."""

@@ -32,6 +32,11 @@ class Messenger:
         """Whether the bus is connected."""
         return self._bus.connected
 
+    @property
+    def reconnects(self) -> int:
+        """How often the bus was lost and regained."""
+        return self._bus.reconnects
+
     async def send(self, message: AnyMessage) -> bool:
         """Publishes; False when the bus is down or the message cannot leave, which is counted and logged."""
         kind = kind_of(message)

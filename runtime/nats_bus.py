@@ -63,6 +63,7 @@ class NatsBus:
         self._on_event = on_event
         self._consumers: set[_Consumer] = set()
         self._restoring: asyncio.Task[None] | None = None
+        self.reconnects = 0
         self.closing = False
 
     @property
@@ -360,6 +361,7 @@ async def connect(settings: BusSettings, name: str, on_event: EventHandler) -> N
         nonlocal last_error
         last_error = ""
         if bus is not None:
+            bus.reconnects += 1
             on_event("reconnected", mask_url(settings.url))
             bus.restore_streams()
 

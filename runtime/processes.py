@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from runtime.config import LIFELINE
 from runtime.errors import TrimtabError
 
 START_SECONDS: Final = 30.0
@@ -24,7 +25,6 @@ _WORKED_SECONDS: Final = 10.0
 _FIRST_PAUSE_SECONDS: Final = 0.2
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1
-_LIFELINE: Final = "TRIMTAB_LIFELINE_FD"
 
 try:
     _libc: ctypes.CDLL | None = ctypes.CDLL(None, use_errno=True)
@@ -109,7 +109,7 @@ async def spawn(
             stdin=asyncio.subprocess.PIPE if pipes else subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE if pipes else output,
             stderr=output,
-            env={**(env if env is not None else os.environ), _LIFELINE: str(reader)},
+            env={**(env if env is not None else os.environ), LIFELINE: str(reader)},
             pass_fds=(reader,),
             preexec_fn=_prepare(enter),
             start_new_session=True,
@@ -192,7 +192,7 @@ class Supervisor:
             child.close()
             lived = loop.time() - started
             if not self.restarts.get(spec.name) and lived < START_SECONDS and code in range(2, 7):
-                self._fail(f"{spec.name} ended with code {code}: {_last_line(spec.log)}")
+                self._fail(f"{spec.name} ended with code {code}: {last_line(spec.log)}")
                 return
             if lived > _WORKED_SECONDS:
                 pause = _FIRST_PAUSE_SECONDS
@@ -214,7 +214,8 @@ class Supervisor:
             self._fail(f"{name} is no longer watched: {type(error).__name__}: {error}")
 
 
-def _last_line(log: Path | None) -> str:
+def last_line(log: Path | None) -> str:
+    """What a child said last, or where it would have."""
     if log is None:
         return "see its output"
     with contextlib.suppress(OSError):

@@ -65,7 +65,8 @@ class ClassState(msgspec.Struct, frozen=True, kw_only=True):
     `weight` is the class's weight on the profile scale (the smallest present class is 100), `pods_weight` the sum of
     its pods' `cpu.weight` as read. `share` is the effective CPU share of its pods by weights (0-1). `pressure_ratio` is
     the part of the window in which some task of it waited for CPU, `throttled_ratio` the part in which its own limit
-    held it (no weight cures that). `waited_for` names the classes that ran above their share meanwhile.
+    held it (no weight cures that), both of the worst pod; `waited_ratio` is the worst pod's wait less its own
+    throttling. `waited_for` names the classes that ran above their share meanwhile.
     """
 
     pods: Int = 0
@@ -79,6 +80,7 @@ class ClassState(msgspec.Struct, frozen=True, kw_only=True):
     objective_seconds: float | None = None
     latency: Latency = Latency(reason="no_source")
     waited_for: tuple[str, ...] = ()
+    waited_ratio: float | None = None
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,7 +218,8 @@ class Reward(Message, frozen=True, kw_only=True, tag="reward"):
     """What the cycle was worth, in [-1, 1]; with it, all that is needed to learn from it.
 
     `censored` rewards carry a reason and are never learned. `verdict` and `actuation` repeat those outcomes, so that
-    one message tells how the cycle ended.
+    one message tells how the cycle ended. `weights` are the class weights of the arm as proposed (`None` for hold): the
+    arm of that name may be another one tomorrow.
     """
 
     outcome: RewardOutcome
@@ -230,6 +233,7 @@ class Reward(Message, frozen=True, kw_only=True, tag="reward"):
     features_schema: str = ""
     verdict: str | None = None
     actuation: str | None = None
+    weights: Weights | None = None
 
 
 # ---- commands, requests, heartbeats ----------------------------------------------------------------------------------

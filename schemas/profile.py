@@ -10,13 +10,17 @@ from schemas.settings import WeightSettings
 
 
 def on_profile_scale(weights: Mapping[str, int], limits: WeightSettings) -> dict[str, int]:
-    """The same ratios with the smallest class at `min_weight`, rounded; what is too far apart is cut at `max_weight`.
+    """The same ratios with the smallest class at `min_weight`, rounded. Classes without a positive weight are left out.
 
-    Classes without a positive weight are left out.
+    What is too far apart for the bounds stays so: a step is measured from where a weight really is.
     """
     known = {name: weight for name, weight in weights.items() if weight > 0}
     if not known:
         return {}
     smallest = min(known.values())
-    scaled = {name: round(weight * limits.min_weight / smallest) for name, weight in known.items()}
-    return {name: min(limits.max_weight, weight) for name, weight in scaled.items()}
+    return {name: round(weight * limits.min_weight / smallest) for name, weight in known.items()}
+
+
+def within_bounds(weights: Mapping[str, int], limits: WeightSettings) -> dict[str, int]:
+    """The weights on the profile scale, cut at `max_weight`: what a profile may ask for."""
+    return {name: min(limits.max_weight, weight) for name, weight in on_profile_scale(weights, limits).items()}

@@ -41,7 +41,8 @@ class LoopSettings(Section, frozen=True, kw_only=True):
     """Seconds between cycle starts. 5: several scheduler periods and enough requests for a P99 on a busy service."""
 
     settle_seconds: Seconds = 2.0
-    """Seconds between a write and the second look. 2: queues of the old weights have drained, the tick is not over."""
+    """Seconds between a write and the second look. 2: most of what the old weights had queued is served by then, and
+    the tick is not over."""
 
     decision_budget_seconds: Seconds = 0.1
     """Seconds from a state to its action; later the cycle is `late`. 0.1: 2 % of a tick."""

@@ -98,14 +98,13 @@ class CgroupWriter:
 
 
 def _check_pod(group: str) -> None:
-    """Raises ValueError for the pods root itself, a QoS group, a container's group, or anything outside."""
+    """Raises ValueError for the pods root itself, a QoS group, anything inside a pod's group, and anything outside."""
     check_group(group)
-    leaf = group.rpartition("/")[2]
+    parent, _, leaf = group.rpartition("/")
     if leaf in _NO_POD or (leaf.endswith(".slice") and leaf.removesuffix(".slice").rpartition("-")[2] in _NO_POD):
         raise ValueError(f"{group!r} is a QoS group: the kubelet's, never written")
-    pod = parse_pod_group(group)
-    if pod is not None and pod.container is not None:
-        raise ValueError(f"{group!r} is a container's: weights are written to pods only")
+    if parent and parse_pod_group(parent) is not None:
+        raise ValueError(f"{group!r} is inside a pod's group: weights are written to pods only")
 
 
 def _read(folder: int) -> Reading | Absent:

@@ -13,7 +13,7 @@ from schemas.order import CycleOrder
 from services.actuator.config import ActuatorConfig
 from services.actuator.core.dead_man import DeadMan
 from services.actuator.core.outcome import outcome_of
-from services.actuator.core.solver import Target, solve
+from services.actuator.core.solver import Target, solve, unreachable
 from services.actuator.metrics import ActuatorMetrics
 from services.actuator.recover import open_weights
 from services.actuator.weights import Batch
@@ -44,6 +44,7 @@ class ActuatorService:
         self._restore_again_at: float | None = None
         self._judged_at = -math.inf
         self._ending = False
+        self._stand_still: Mode | None = None
 
     @property
     def cycle(self) -> int:
@@ -128,6 +129,8 @@ class ActuatorService:
         await self._act(verdict, now)
 
     async def _on_command(self, command: Command) -> None:
+        if command.verb == "mode" and command.mode is not None:
+            self._stand_still = command.mode if command.mode in _STANDS_STILL else None
         if command.verb == "rollback":
             await self._roll_back(command)
         elif command.verb == "restore" or command.mode in _STANDS_STILL:
@@ -136,6 +139,7 @@ class ActuatorService:
     async def _obey_mode(self, mode: Mode | None) -> None:
         """In a mode that stands still nothing of ours stays, also where the order to change the mode was missed."""
         if mode in _STANDS_STILL:
+            self._stand_still = None  # the guard has it now, and what it says next is newer
             await self._restore_if_touched(f"the guard's mode is {mode}", "mode")
 
     async def _give_up_waiting(self) -> None:
@@ -160,7 +164,9 @@ class ActuatorService:
             await self._say(verdict, "skipped", rule=objection[0], reason=objection[1])
             return
         started = time.perf_counter()
+        out_of_reach = unreachable(state.pods, verdict.weights)
         targets = solve(state.pods, verdict.weights, self._weights.originals())
+        self._weights.release({target.group for target in targets})
         batch = self._apply(targets, too_late=lambda: self._expired(verdict, state, min(seen_at, heard_at)))
         if batch is None:
             await self._say(verdict, "failed", rule="journal", reason="the journal cannot be written: nothing was")
@@ -173,6 +179,8 @@ class ActuatorService:
         self._metrics.loop.observe(max(0.0, self._context.clock.monotonic() - seen_at))
         self._context.metrics.step.labels("execute").observe(seconds)
         outcome, reason = outcome_of(batch.writes)
+        if out_of_reach:
+            reason = f"no common parent group with another class: {', '.join(out_of_reach)}"
         if batch.refused_everywhere:
             self._say_writable("the kernel refused a write: the files are read-only here")
         elif outcome == "applied":
@@ -180,6 +188,7 @@ class ActuatorService:
         await self._say(
             verdict,
             outcome,
+            rule="unreachable" if out_of_reach else None,
             reason=reason,
             writes=tuple(batch.writes),
             overridden=tuple(batch.overridden),
@@ -192,6 +201,8 @@ class ActuatorService:
             return "stopping", "the actuator is on its way out"
         if verdict.mode in _STANDS_STILL:
             return "mode", f"nothing is written in mode {verdict.mode}"
+        if self._stand_still is not None:
+            return "mode", f"the order {self._stand_still!r} has not reached the guard"
         expired = self._expired(verdict, state, known_since)
         if expired is not None:
             return "deadline", expired

@@ -3,7 +3,7 @@
 Holds the ledger, the journal and the writer together; what is decided is decided in `core`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -249,12 +249,22 @@ class Weights:
 
     # ---- back ----
 
+    def release(self, kept: Collection[str]) -> list[PodWrite]:
+        """Returns the originals of all groups but these: what is no target any more (a pod that was opted out, or has
+        lost its class) keeps nothing of ours.
+        """
+        groups = self._ledger.entries.keys() - set(kept)
+        return self._return(groups) if groups else []
+
     def restore(self) -> list[PodWrite]:
         """Every original, byte for byte, except over somebody else's value. What could not be written or read stays
         in the journal, so that it can be tried again, by this process or the next.
         """
+        return self._return(self._ledger.entries.keys())
+
+    def _return(self, groups: Collection[str]) -> list[PodWrite]:
         writes: list[PodWrite] = []
-        for entry in list(self._ledger.entries.values()):
+        for entry in [entry for group, entry in self._ledger.entries.items() if group in groups]:
             write = self._restore(entry)
             writes.append(write)
             if write.result != "failed":

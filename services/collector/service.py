@@ -11,6 +11,7 @@ from schemas.features import features_schema
 from schemas.messages import Actuation, CollectRequest, Mode, Phase, Previous, State
 from services.collector.config import CollectorConfig
 from services.collector.core.features import features
+from services.collector.core.in_force import Ordered, ordered_after
 from services.collector.core.latency import LatencyWindows
 from services.collector.core.view import Raw, Seen, View
 from services.collector.core.workload import classify
@@ -55,6 +56,7 @@ class CollectorService:
         self._cycle = 0
         self._answered = 0
         self._previous: Previous | None = None
+        self._ordered: Ordered | None = None
         self._lock = asyncio.Lock()
         self._notes: tuple[str, ...] = ()
 
@@ -115,6 +117,7 @@ class CollectorService:
             await self._publish("after", request.cycle, seen)
 
     async def _on_actuation(self, actuation: Actuation) -> None:
+        self._ordered = ordered_after(self._ordered, actuation)
         if actuation.boot == self._context.boot and _is_newer(actuation, self._previous):
             self._previous = Previous(
                 cycle=actuation.cycle, outcome=actuation.outcome, arm=actuation.arm, weights=actuation.weights
@@ -155,6 +158,7 @@ class CollectorService:
                     cpus=cpus,
                 ),
                 may_grow=may_grow,
+                ordered=self._ordered,
             )
 
     async def _publish(self, phase: Phase, cycle: int, seen: Seen) -> None:

@@ -61,8 +61,8 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
     """Seed of the decider's random draws. None: from the system, so that nodes do not explore in step."""
 
     history: Annotated[int, Meta(ge=0, le=100_000)] = 2000
-    """Past rewards learned anew at start when no snapshot fits, in rewards. 2000: older ones weigh less than 0.005 % at
-    the default discount. 0: start from the prior."""
+    """Past rewards learned anew at start, in rewards. 2000: older ones weigh less than 0.005 % at the default discount.
+    0: start from the prior."""
 
     def check(self, shared: Shared) -> None:
         """Raises SettingsError for the first setting that contradicts another or names what does not exist."""

@@ -13,7 +13,7 @@ from schemas.subjects import node_token
 from services.decider.config import DeciderConfig
 from services.decider.core.arms import build_arms
 from services.decider.core.mask import mask
-from services.decider.core.policy import HOLD
+from services.decider.core.policy import HOLD, Arm, Choice
 from services.decider.core.zoo import make_policy
 from services.decider.metrics import DeciderMetrics
 
@@ -118,7 +118,7 @@ class DeciderService:
             scores=choice.scores,
             masked=masked.reasons,
             explored=choice.explored,
-            reason=None if arm.weights is not None else "nothing better is known from here",
+            reason=masked.why_alone() or _why_hold(arm, choice),
             decide_seconds=time.perf_counter() - started,
             policy_updates=self._policy.updates,
         )
@@ -134,8 +134,12 @@ class DeciderService:
         while len(self._learned) > _MEMORY:
             self._learned.popitem(last=False)
         arm = self._by_name.get(reward.arm)
-        if arm is None or reward.features_schema != self._schema:
-            self._metrics.rejected.labels("unknown_arm" if arm is None else "features_schema").inc()
+        if arm is None:
+            self._metrics.rejected.labels("unknown_arm").inc()
+            return
+        objection = self._objection(reward, arm)
+        if objection is not None:
+            self._metrics.rejected.labels(objection).inc()
             return
         before = self._policy.updates
         with self._context.metrics.step.labels("learn").time():
@@ -144,3 +148,18 @@ class DeciderService:
             self._metrics.updates.labels(self._policy.name).inc()
         else:
             self._metrics.rejected.labels("not_usable").inc()
+
+    def _objection(self, reward: Reward, arm: Arm) -> str | None:
+        """Why a reward of an arm of this name teaches nothing about it, or None."""
+        if reward.features_schema != self._schema:
+            return "features_schema"
+        if reward.weights != arm.weights:
+            return "other_weights"  # the name stays where a profile is redefined, and what was learned of it does not
+        return None
+
+
+def _why_hold(arm: Arm, choice: Choice) -> str | None:
+    """Why nothing is proposed though there was a choice; None if something is."""
+    if arm.weights is not None:
+        return None
+    return "drawn by chance" if choice.explored else "nothing better is known from here"

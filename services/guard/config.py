@@ -14,7 +14,7 @@ class GuardConfig(Section, frozen=True, kw_only=True):
     """Seconds after the decision budget until which a verdict may be applied. 0.5: a starved actuator still makes it,
     and a delayed verdict never acts on a node that has moved on."""
 
-    max_state_age_ticks: Annotated[float, Meta(gt=0.0, le=10.0)] = 2.0
+    max_state_age_ticks: Annotated[float, Meta(gt=0.0, le=2.0)] = 2.0
     """Oldest state, in ticks, on which anything is applied."""
 
     require_contention: bool = True

@@ -5,6 +5,7 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from runtime.errors import BusError
 from runtime.lifecycle import Context
 from runtime.streams import AUDIT
 from schemas.messages import Action, Actuation, Command, Mode, State, Verdict
@@ -62,6 +63,7 @@ class GuardService:
         )
         self._mode: Mode = self._shared.mode
         self._mode_ordered = False
+        self._heard_of = context.messenger.reconnects
         now = context.clock.monotonic()
         self._ages = StateAges(now, skew_seconds=self._shared.loop.tick_seconds)
         self._last_state_at = now
@@ -104,6 +106,22 @@ class GuardService:
         for age in change_ages(await messenger.history(AUDIT, Verdict, _RECENT), now_ns):
             self._changes.spend(now - age)
 
+    async def _hear_missed_orders(self) -> None:
+        """An order that was given while the bus was lost here is in the audit, and holds before the next verdict."""
+        if self._context.messenger.reconnects == self._heard_of:
+            return
+        heard_of = self._context.messenger.reconnects
+        try:
+            order = last_mode_order(await self._context.messenger.history(AUDIT, Command, _RECENT))
+        except BusError as error:  # asked again with the next state; until then the actuator holds what it heard
+            self._context.log.warning("orders_unknown", detail=str(error))
+            return
+        self._heard_of = heard_of
+        if order is not None and order.mode is not None and order.mode != self._mode:
+            self._context.log.info("mode_taken_up", mode=order.mode, by=order.by, reason=order.reason)
+            self._mode = order.mode
+            self._show_mode()
+
     async def run(self) -> None:
         """Watches that states keep coming."""
         tick = self._shared.loop.tick_seconds
@@ -130,6 +148,7 @@ class GuardService:
         if not self._order.accept(state.boot, state.cycle):
             self._context.messenger.drop(state, "duplicate")
             return
+        await self._hear_missed_orders()
         clock = self._context.clock
         now = clock.monotonic()
         self._last_state_at, self._blind = now, False

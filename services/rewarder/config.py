@@ -24,10 +24,13 @@ class RewarderConfig(Section, frozen=True, kw_only=True):
     """Cost of moving every weight by the full range. Small: it decides between equals, never against an objective."""
 
     min_requests: Annotated[int, Meta(ge=1)] = 20
-    """Requests that the second window needs before its latency is evidence, as in `guard.min_requests`."""
+    """Requests that the second window needs before its latency is evidence. 20: the policy averages over many rewards,
+    so each may be rough; a rollback must be right at once, so the guard asks for more. Below `collector.min_requests`
+    there is no latency to judge anyway."""
 
-    answer_timeout_seconds: Seconds = 1.0
-    """Seconds to wait for each of the others: a verdict, an actuation, the second state."""
+    answer_timeout_seconds: Seconds = 1.5
+    """Seconds to wait for each of the others: a verdict, an actuation, the second state. 1.5: half a second more than
+    the slowest scrape (`collector.scrape_timeout_seconds`) may take."""
 
     require_contention: bool = True
     """Learn only from cycles in which somebody waited for CPU."""

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 
 from runtime.lifecycle import Context
 from schemas.messages import Action, Actuation, CollectRequest, Mode, Reward, State, Verdict
+from schemas.objective import is_violated
 from schemas.order import CycleOrder
 from services.rewarder.config import RewarderConfig
 from services.rewarder.core.censor import Cycle, censor_reason
-from services.rewarder.core.reward import RewardWeights, Worth, is_violated, reward
+from services.rewarder.core.reward import RewardWeights, Worth, reward
 from services.rewarder.metrics import RewarderMetrics
 
 _EARLY = 15
@@ -25,6 +26,7 @@ class _Follow:
     seen_again: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     done: bool = False
+    published: bool = False
 
 
 class RewarderService:
@@ -128,6 +130,14 @@ class RewarderService:
         return (message.boot, message.cycle) == (before.boot, before.cycle)
 
     async def _accompany(self, follow: _Follow) -> None:
+        try:
+            await self._see_through(follow)
+        except Exception as error:  # noqa: BLE001 - nobody awaits this task: whatever it is would vanish, with its cycle
+            self._log_failed(follow, error)
+            if not follow.done:
+                await self._finish(follow, "failed")
+
+    async def _see_through(self, follow: _Follow) -> None:
         loop, timeout = self._shared.loop, self._config.answer_timeout_seconds
         await self._wait(follow.judged, loop.decision_budget_seconds + timeout)
         if follow.judged.is_set():
@@ -152,13 +162,28 @@ class RewarderService:
             timer.cancel()
 
     async def _finish(self, follow: _Follow, interrupted: str | None) -> None:
-        """Ends the cycle; `interrupted` says why it ended early, and counts only if something was still missing."""
+        """Ends the cycle; `interrupted` says why it ended early, and counts only if something was still missing.
+
+        If its reward cannot be told, for an error in our code, the cycle is censored for that.
+        """
         follow.done = True
         task = follow.task
         if task is not None and task is not asyncio.current_task():
             task.cancel()
+        try:
+            await self._conclude(follow, interrupted)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the cycle must end with a reward
+            self._log_failed(follow, error)
+            if not follow.published:
+                await self._publish(follow, None, "failed")
+
+    def _log_failed(self, follow: _Follow, error: Exception) -> None:
+        cycle = follow.cycle.before.cycle
+        self._context.log.error("cycle_failed", cycle=cycle, detail=f"{type(error).__name__}: {error}")
+
+    async def _conclude(self, follow: _Follow, interrupted: str | None) -> None:
         cycle = follow.cycle
-        reason = interrupted if interrupted is not None and cycle.after is None else None
+        reason = interrupted if cycle.after is None or interrupted == "failed" else None
         reason = reason or censor_reason(
             cycle,
             self._shared.classes,
@@ -171,9 +196,10 @@ class RewarderService:
             with self._context.metrics.step.labels("reward").time():
                 worth = reward(cycle.before, cycle.after, moved_to, self._shared.classes, self._weights)
             self._count_violations(cycle.after)
-        await self._publish(cycle, worth, reason, self._context.clock.monotonic() - follow.started)
+        await self._publish(follow, worth, reason)
 
-    async def _publish(self, cycle: Cycle, worth: Worth | None, reason: str | None, delay: float) -> None:
+    async def _publish(self, follow: _Follow, worth: Worth | None, reason: str | None) -> None:
+        cycle = follow.cycle
         before, action, verdict = cycle.before, cycle.action, cycle.verdict
         learned = reason is None and worth is not None
         message = Reward(
@@ -192,19 +218,21 @@ class RewarderService:
             features_schema=before.features_schema,
             verdict=verdict.outcome if verdict else None,
             actuation=cycle.actuation.outcome if cycle.actuation else None,
+            weights=action.weights if action else None,
         )
         self._metrics.rewards.labels(message.outcome).inc()
-        self._metrics.delay.observe(delay)
+        self._metrics.delay.observe(self._context.clock.monotonic() - follow.started)
         if reason is not None:
             self._metrics.censored.labels(reason.split(":", 1)[0]).inc()
         if learned and worth is not None:
             self._metrics.value.labels("value").observe(worth.value)
             for term in ("violation", "severity", "throughput", "oscillation"):
                 self._metrics.value.labels(term).observe(worth.terms[term])
+        follow.published = True
         await self._context.messenger.send(message)
 
     def _count_violations(self, after: State) -> None:
         for name, spec in self._shared.classes.items():
             seen = after.classes.get(name)
-            if seen is not None and spec.kind == "latency" and is_violated(seen, spec):
+            if seen is not None and is_violated(seen, spec):
                 self._metrics.violations.labels(name).inc()

@@ -376,6 +376,22 @@ async def test_up_runs_until_told_to_stop_and_leaves_nothing(node: Node, tmp_pat
     assert marked(mark) == []
 
 
+async def test_up_says_so_when_nobody_could_return_the_weights_in_the_end(node: Node, tmp_path: Path) -> None:
+    mark, run_dir, config = uuid.uuid4().hex, tmp_path / "run", node.config()
+    flags = ["--config", config, "--run-dir", str(run_dir)]
+    async with started("up", *flags, env=environment(mark)) as process, asyncio.timeout(DEADLINE_SECONDS):
+        assert process.stderr is not None
+        assert b"five services run" in await process.stderr.readline()
+        Path(config).write_text("version: 99\n")  # neither a new actuator nor the last restore can start with it
+        os.kill(json.loads((run_dir / "pids.json").read_text())["actuator"], signal.SIGKILL)
+        process.send_signal(signal.SIGTERM)
+        out, err = await process.communicate()
+    check_refusal(
+        "up", Ended(process.returncode or 0, out.decode(), err.decode()), 6, ("weights may not be", "--restore", "99")
+    )
+    assert marked(mark) == []
+
+
 # ---- demo -----------------------------------------------------------------------------------------------------------
 
 DEMO_FLAGS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {

@@ -98,6 +98,41 @@ def test_an_interrupted_demo_restores_and_leaves_nothing_running(tmp_path, signu
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("moment", ["start-up", "controlled"])
+def test_a_second_interrupt_does_not_cut_the_clean_up_short(tmp_path, moment):
+    demo = start(tmp_path, "--duration", "30", "--tick", "1")
+    begun = (tmp_path / "pids.json").exists if moment == "start-up" else lambda: applied(tmp_path)
+    wait_for(begun)
+    assert demo.stderr is not None
+    os.kill(demo.pid, signal.SIGINT)
+    said = []
+    while "stopping" not in (said or [""])[-1]:
+        said.append(demo.stderr.readline())
+        assert said[-1], "it ended without a word"
+    for _ in range(3):
+        os.kill(demo.pid, signal.SIGINT)
+    _, stderr = demo.communicate(timeout=60)
+    assert demo.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert stderr.count("already stopping") == 1
+    assert stderr.endswith("interrupted; the weights and the machine are as they were\n")
+    assert children_of(tmp_path) == []
+    if moment == "controlled":
+        assert b'"outcome":"restored"' in (tmp_path / "recording.jsonl").read_bytes()
+
+
+@pytest.mark.timeout(60)
+def test_an_interrupt_before_anything_was_set_up_claims_no_more_than_that(tmp_path):
+    demo = start(tmp_path, "--duration", "30", "--tick", "1")
+    wait_for((tmp_path / "nats").exists)
+    os.kill(demo.pid, signal.SIGINT)
+    _, stderr = demo.communicate(timeout=60)
+    assert demo.returncode == 130
+    assert stderr.endswith("interrupted; nothing was changed\n")
+    assert children_of(tmp_path) == []
+
+
+@pytest.mark.timeout(120)
 def test_a_killed_demo_takes_its_children_along_and_they_restore_first(tmp_path):
     demo = start(tmp_path, "--duration", "30", "--tick", "1")
     wait_for(lambda: applied(tmp_path))

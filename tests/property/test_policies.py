@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.messages import ClassState, Latency
-from schemas.profile import on_profile_scale
+from schemas.objective import is_violated
+from schemas.profile import on_profile_scale, within_bounds
 from schemas.settings import ClassSettings, Shared, WeightSettings
 from services.decider.config import DeciderConfig
 from services.decider.core.arms import build_arms, distance, nearest_profile
-from services.decider.core.mask import ROUNDING_RATIO, is_violated, mask
+from services.decider.core.mask import ROUNDING_RATIO, mask
 from services.decider.core.policy import HOLD, Arm, choose
 from services.decider.core.snapshot import Identity, Snapshot, decode_snapshot, encode_snapshot
 from services.decider.core.zoo import POLICIES, make_policy
@@ -179,10 +180,10 @@ def test_floor_draws_as_often_as_it_says():
 @untimed
 @given(weights=st.dictionaries(st.text(min_size=1), st.integers(1, 10_000), min_size=1))
 def test_canonical_weights_are_within_bounds_and_a_fixed_point(weights):
-    once = on_profile_scale(weights, LIMITS)
+    once = within_bounds(weights, LIMITS)
     assert min(once.values()) == LIMITS.min_weight
     assert max(once.values()) <= LIMITS.max_weight
-    assert on_profile_scale(once, LIMITS) == once
+    assert within_bounds(once, LIMITS) == once
 
 
 @untimed

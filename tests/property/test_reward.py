@@ -8,11 +8,12 @@ import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from schemas.messages import Contention, Reward
+from schemas.messages import Contention, Latency, Reward
+from schemas.objective import has_latency, is_violated
 from schemas.order import CycleOrder
 from schemas.settings import DEFAULT_CLASSES, ClassSettings
 from services.rewarder.core.censor import Cycle, censor_reason
-from services.rewarder.core.reward import RewardWeights, is_violated, reward, severity
+from services.rewarder.core.reward import RewardWeights, reward, severity
 from tests.support.builders import (
     BATCH,
     CRITICAL,
@@ -216,7 +217,11 @@ def test_pm_01_what_is_learned_had_all_its_evidence(before, then):
     present = {name: seen for name, seen in then.items() if seen.pods > 0}
     top = present.get(CRITICAL) or present[DEFAULT]
     assert top.latency.requests >= 20
-    assert top.latency.p99_seconds is not None or top.latency.over_ratio is not None
+    assert has_latency(top)
+    for name in (CRITICAL, DEFAULT):
+        was, now = before.get(name, class_state(latency=Latency())).latency, present.get(name)
+        if now is not None and not has_latency(now) and (was.requests_per_second or 0.0) * 5.0 >= 5.0:
+            assert now.latency.requests_per_second >= was.requests_per_second / 2
     assert BATCH not in present or present[BATCH].cpu_cores is not None
 
 

@@ -162,6 +162,7 @@ def reward(**fields: Any) -> Reward:
         "features_schema": features_schema(tuple(DEFAULT_CLASSES)),
         "verdict": "allow",
         "actuation": "applied",
+        "weights": PROPOSED,
     }
     return Reward(**_ids({**defaults, **fields}))
 

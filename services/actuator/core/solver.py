@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from schemas.messages import PodState
 from schemas.settings import KERNEL_MAX_WEIGHT, KERNEL_MIN_WEIGHT
 
+_CLASSES_TO_WEIGH = 2
+
 
 @dataclass(frozen=True)
 class Target:
@@ -48,6 +50,19 @@ def solve(pods: Iterable[PodState], weights: Mapping[str, int], originals: Mappi
     for parent, steered in families.items():
         targets += _solve_family(steered, wanted, originals, keep_sum=parent in shared)
     return sorted(targets, key=lambda target: target.group)
+
+
+def unreachable(pods: Iterable[PodState], weights: Mapping[str, int]) -> list[str]:
+    """The classes of `weights` that have pods and share no parent with another one: no weight of theirs acts on the
+    others, whatever is written (kernel: weights are compared among siblings).
+    """
+    families: dict[str, set[str]] = defaultdict(set)
+    for pod in pods:
+        if pod.cls in weights and pod.skip is None and pod.weight:
+            families[_parent(pod.group)].add(pod.cls or "")
+    present = set().union(*families.values())
+    reached = {name for family in families.values() if len(family) >= _CLASSES_TO_WEIGH for name in family}
+    return sorted(present - reached) if len(present) >= _CLASSES_TO_WEIGH else []
 
 
 def _solve_family(

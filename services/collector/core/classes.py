@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from schemas.messages import ClassState, Latency, PodState
 from schemas.profile import on_profile_scale
 from schemas.settings import ClassSettings, WeightSettings
+from services.collector.core.in_force import Ordered, is_in_force
 from services.collector.core.tally import GroupRates
 
 _WAITED = 0.05
@@ -22,37 +23,40 @@ class PodReading:
     memory_bytes: int | None
 
 
-def class_states(
+def class_states(  # noqa: PLR0917 - a pure core takes all it needs
     pods: Sequence[PodReading],
     latencies: Mapping[str, Latency],
     specs: Mapping[str, ClassSettings],
     limits: WeightSettings,
     cpus: int,
+    ordered: Ordered | None = None,
 ) -> dict[str, ClassState]:
-    """One state per configured class, present or not."""
+    """One state per configured class, present or not. `ordered` is what the last actuation put in force."""
     members = {name: [pod for pod in pods if pod.state.cls == name] for name in specs}
     sums = {
         name: sum(pod.state.weight or 0 for pod in group if pod.state.skip is None) for name, group in members.items()
     }
-    scale = on_profile_scale(sums, limits)
+    is_as_ordered = ordered is not None and is_in_force(ordered, [pod.state for pod in pods])
+    scale = on_profile_scale(ordered.weights if ordered is not None and is_as_ordered else sums, limits)
     used = {name: _sum([pod.rates.cpu_cores for pod in group]) for name, group in members.items()}
     shares = {name: _sum([pod.share for pod in group]) for name, group in members.items()}
     states: dict[str, ClassState] = {}
     for name, spec in specs.items():
         group = members[name]
-        pressure = _largest([pod.rates.pressure_ratio for pod in group])
+        waited = _largest([_waited(pod.rates) for pod in group])
         states[name] = ClassState(
             pods=len(group),
             weight=scale.get(name),
             pods_weight=sums[name] or None,
             share=shares[name],
             cpu_cores=used[name],
-            pressure_ratio=pressure,
+            pressure_ratio=_largest([pod.rates.pressure_ratio for pod in group]),
             throttled_ratio=_largest([pod.rates.throttled_ratio for pod in group]),
             memory_bytes=_total([pod.memory_bytes for pod in group]),
             objective_seconds=spec.objective_p99_seconds,
             latency=latencies.get(name, Latency(reason="no_source")) if group else Latency(reason="no_pods"),
-            waited_for=_who_ran(name, used, shares, cpus) if (pressure or 0.0) > _WAITED else (),
+            waited_for=_who_ran(name, used, shares, cpus) if (waited or 0.0) > _WAITED else (),
+            waited_ratio=waited,
         )
     return states
 
@@ -71,6 +75,13 @@ def _who_ran(
     }
     above = sorted((name for name, ratio in excess.items() if ratio > _ABOVE), key=lambda name: -excess[name])
     return tuple(above or sorted(cores_of, key=lambda name: -cores_of[name])[:1])
+
+
+def _waited(rates: GroupRates) -> float | None:
+    """The part of the window in which the pod waited for others, not for its own limit."""
+    if rates.pressure_ratio is None:
+        return None
+    return max(0.0, rates.pressure_ratio - (rates.throttled_ratio or 0.0))
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

@@ -19,15 +19,11 @@ def contention(
     pressure_limit: float,
     run_queue_limit: float,
 ) -> Contention:
-    """The verdict and its reason. Pressure of the classes decides where the kernel has it, less the time in which a
-    class was held by its own limit (no weight cures that); else the run queue on a busy node, less the one task per
-    CPU that runs where the source counts those too; else it is unknown, which counts as none.
+    """The verdict and its reason. What the classes waited decides where the kernel has pressure per group, less
+    the time in which a pod was held by its own limit (no weight cures that); else the run queue on a busy node, less
+    the one task per CPU that runs where the source counts those too; else it is unknown, which counts as none.
     """
-    waits = {
-        name: max(0.0, seen.pressure_ratio - (seen.throttled_ratio or 0.0))
-        for name, seen in classes.items()
-        if seen.pressure_ratio is not None
-    }
+    waits = {name: seen.waited_ratio for name, seen in classes.items() if seen.waited_ratio is not None}
     if waits:
         worst = max(waits, key=lambda name: waits[name])
         contended = waits[worst] >= pressure_limit

@@ -10,6 +10,7 @@ from schemas.settings import ClassSettings, WeightSettings
 from services.collector.core.classes import PodReading, class_states
 from services.collector.core.contention import contention
 from services.collector.core.histogram import Series
+from services.collector.core.in_force import Ordered
 from services.collector.core.latency import LatencyWindows
 from services.collector.core.shares import effective_shares
 from services.collector.core.tally import GroupRates, Tally
@@ -55,8 +56,10 @@ class View:
     _tally: Tally = field(default_factory=Tally)
     _last: Raw | None = None
 
-    def advance(self, raw: Raw, *, may_grow: bool) -> Seen:
-        """The state's content now. `may_grow`: latency windows may reach back beyond the last collection."""
+    def advance(self, raw: Raw, *, may_grow: bool, ordered: Ordered | None = None) -> Seen:
+        """The state's content now. `may_grow`: latency windows may reach back beyond the last collection. `ordered`:
+        what the last actuation put in force.
+        """
         elapsed = raw.at - self._last.at if self._last is not None else None
         rates = self._tally.advance(elapsed, raw.groups)
         pods = self._pods(raw, rates)
@@ -65,7 +68,7 @@ class View:
         present = {pod.state.cls for pod in pods if pod.state.cls is not None}
         self.windows.forget_absent(present)
         latencies = {name: self._latency(name, raw, may_grow=may_grow) for name in present}
-        classes = class_states(pods, latencies, self.specs, self.limits, raw.cpus)
+        classes = class_states(pods, latencies, self.specs, self.limits, raw.cpus, ordered)
         seen = Seen(
             window_seconds=elapsed,
             classes=classes,

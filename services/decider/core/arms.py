@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from schemas.profile import on_profile_scale
+from schemas.profile import on_profile_scale, within_bounds
 from schemas.settings import ClassSettings, SettingsError, Shared, WeightSettings
 from services.decider.core.policy import HOLD, Arm
 
@@ -76,7 +76,7 @@ def _configured(name: str, weights: Mapping[str, int], shared: Shared) -> Arm:
                 f"to weights.max_weight {limits.max_weight}"
             )
     other = weights.get("default", limits.min_weight)
-    return Arm(name, on_profile_scale({cls: weights.get(cls, other) for cls in shared.classes}, limits))
+    return Arm(name, within_bounds({cls: weights.get(cls, other) for cls in shared.classes}, limits))
 
 
 def _require_paths(arms: Sequence[Arm], limits: WeightSettings) -> None:

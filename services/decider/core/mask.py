@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from schemas.messages import ClassState, Mode
+from schemas.objective import is_violated
 from schemas.profile import on_profile_scale
 from schemas.settings import ClassSettings, WeightSettings
 from services.decider.core.policy import HOLD, Arm
@@ -36,6 +37,13 @@ class Masked(msgspec.Struct, frozen=True, kw_only=True):
 
     allowed: tuple[Arm, ...]
     reasons: dict[str, str]
+
+    def why_alone(self) -> str | None:
+        """The reasons that leave only the first arm, in words; None if there is a choice."""
+        if len(self.allowed) > 1:
+            return None
+        words = dict.fromkeys(reason for name, reason in self.reasons.items() if name != HOLD.name)
+        return f"all else is masked: {', '.join(words)}" if words else "there is nothing else"
 
 
 def mask(
@@ -77,23 +85,6 @@ def mask(
         drop("step", far)
     drop("no_harm", _harmful(moves, current, classes, settings))
     return Masked(allowed=(stay, *moves), reasons=reasons)
-
-
-def is_violated(state: ClassState, spec: ClassSettings) -> bool:
-    """True if a latency class is known to miss its objective.
-
-    That is: too many requests over it, or a P99 over it, or a P99 beyond the last histogram bucket. A class without
-    pods or without a measurement is not known to.
-    """
-    if spec.kind != "latency" or state.pods <= 0:
-        return False
-    latency = state.latency
-    objective_seconds = state.objective_seconds or spec.objective_p99_seconds
-    too_many = latency.over_ratio is not None and latency.over_ratio > spec.violation_target_ratio
-    too_slow = (
-        latency.p99_seconds is not None and objective_seconds is not None and latency.p99_seconds > objective_seconds
-    )
-    return too_many or too_slow or "p99" in latency.saturated
 
 
 def _over(weights: Mapping[str, int] | None, names: Iterable[str]) -> dict[str, int]:

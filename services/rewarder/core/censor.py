@@ -6,8 +6,12 @@ The order is that of the cycle: what did not happen first, then what somebody el
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schemas.messages import EXECUTED, Action, Actuation, State, Verdict
+from schemas.messages import EXECUTED, Action, Actuation, ClassState, PodWrite, State, Verdict
+from schemas.objective import has_latency
 from schemas.settings import ClassSettings
+
+_TELLING_REQUESTS = 5.0
+"""A class of which fewer requests than this were to be expected in the second window may be silent in it by chance."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ def censor_reason(
     )
 
 
-def _not_executed(cycle: Cycle) -> str | None:  # noqa: PLR0911 - one line a reason, in their order
+def _not_executed(cycle: Cycle) -> str | None:  # noqa: C901, PLR0911 - one line a reason, in their order
     verdict, actuation = cycle.verdict, cycle.actuation
     if verdict is None:
         return "no_verdict"
@@ -50,6 +54,8 @@ def _not_executed(cycle: Cycle) -> str | None:  # noqa: PLR0911 - one line a rea
         return verdict.rule or verdict.mode
     if actuation is None:
         return "no_actuation"
+    if actuation.rule == "unreachable":
+        return "unreachable"  # classes without a parent in common: no weights of pods give the arm's shares
     if actuation.outcome not in EXECUTED:
         return f"not_applied: {actuation.rule or actuation.reason or actuation.outcome}"
     if verdict.outcome == "clamp":
@@ -62,10 +68,15 @@ def _not_seen(cycle: Cycle) -> str | None:
 
 
 def _overridden(cycle: Cycle) -> str | None:
-    """Somebody else rewrote a weight, at once or between the write and the second look (WT-04)."""
+    """Somebody else rewrote a weight, before, at or after the write (WT-04); or a pod's part of the arm is not in force
+    for another reason. A pod that has vanished takes no part.
+    """
     assert cycle.after is not None
     expected = {pod.group: pod.weight for pod in cycle.before.pods if pod.cls is not None}
-    for write in cycle.actuation.writes if cycle.actuation else ():
+    actuation = cycle.actuation
+    if actuation is not None and actuation.overridden:
+        return "overridden"
+    for write in actuation.writes if actuation else ():
         if write.result == "mismatch":
             return "overridden"
         if write.after is not None:
@@ -74,7 +85,14 @@ def _overridden(cycle: Cycle) -> str | None:
         wanted = expected.get(pod.group)
         if wanted is not None and pod.weight is not None and pod.weight != wanted:
             return "overridden"
+    for write in actuation.writes if actuation else ():
+        if not _is_in_force(write):
+            return f"partial: {write.reason or write.result}"
     return None
+
+
+def _is_in_force(write: PodWrite) -> bool:
+    return write.result in ("applied", "unchanged") or (write.result == "skipped" and write.reason == "gone")
 
 
 def _no_contention(cycle: Cycle, *, required: bool) -> str | None:
@@ -86,7 +104,8 @@ def _no_contention(cycle: Cycle, *, required: bool) -> str | None:
 
 def _no_evidence(cycle: Cycle, classes: Mapping[str, ClassSettings], min_requests: int) -> str | None:
     """The most important latency classes with pods must have been seen serving enough requests, and every throughput
-    class with pods must have been seen using CPU, or not: what is unknown is not nothing.
+    class with pods must have been seen using CPU, or not: what is unknown is not nothing. A less important latency
+    class may be silent, but not fall silent: a starved class must not be paid for.
     """
     assert cycle.after is not None
     seen = {name: cycle.after.classes[name] for name in classes if name in cycle.after.classes}
@@ -99,11 +118,25 @@ def _no_evidence(cycle: Cycle, classes: Mapping[str, ClassSettings], min_request
         if classes[name].importance < top:
             continue
         latency = seen[name].latency
-        if latency.p99_seconds is None and latency.over_ratio is None:
+        if not has_latency(seen[name]):
             return f"no_latency: {name}: {latency.reason or 'unknown'}"
         if latency.requests < min_requests:
             return f"few_requests: {name}: {latency.requests}"
+    for name in latency_classes:
+        if name in cycle.before.classes and _fell_silent(cycle.before.classes[name], seen[name]):
+            return f"lost_evidence: {name}"
     for name in present:
         if classes[name].kind == "throughput" and seen[name].cpu_cores is None:
             return f"no_throughput: {name}"
     return None
+
+
+def _fell_silent(before: ClassState, after: ClassState) -> bool:
+    """Whether a class that was serving requests is not known to serve half as many now, and nothing else is known."""
+    rate_before, rate_after = before.latency.requests_per_second, after.latency.requests_per_second
+    if has_latency(after) or rate_before is None or rate_before <= 0:
+        return False
+    if rate_after is None:
+        return True
+    expected = rate_before * (after.latency.window_seconds or 0.0)
+    return expected >= _TELLING_REQUESTS and rate_after < rate_before / 2

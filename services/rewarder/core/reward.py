@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.messages import ClassState, State
+from schemas.objective import has_latency, is_violated
 from schemas.settings import ClassSettings
 
 _FULL_RANGE = math.log(100.0)
@@ -33,18 +34,6 @@ class Worth:
 
     value: float
     terms: dict[str, float]
-
-
-def is_violated(seen: ClassState, spec: ClassSettings) -> bool:
-    """Whether a class with latency evidence misses its objective: too many requests over it, or its P99 above it."""
-    latency = seen.latency
-    if latency.over_ratio is not None:
-        return latency.over_ratio > spec.violation_target_ratio
-    return (
-        latency.p99_seconds is not None
-        and spec.objective_p99_seconds is not None
-        and latency.p99_seconds > spec.objective_p99_seconds
-    )
 
 
 def severity(seen: ClassState, spec: ClassSettings) -> float:
@@ -93,7 +82,7 @@ def reward(
         if spec.kind == "throughput":
             throughput += _unit((seen.cpu_cores or 0.0) / max(1, min(_MOST_CPUS, after.contention.cpus)))
             continue
-        if seen.latency.over_ratio is None and seen.latency.p99_seconds is None:
+        if not has_latency(seen):
             continue
         total += spec.importance
         if is_violated(seen, spec):

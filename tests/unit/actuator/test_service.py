@@ -4,6 +4,7 @@ import asyncio
 import errno
 import itertools
 
+import msgspec
 import pytest
 
 from runtime.clock import settle
@@ -425,3 +426,40 @@ async def test_nothing_is_applied_while_the_service_ends(tree, journal, faults):
 def test_the_builders_deadline_is_of_the_clock_these_tests_start_with():
     assert verdict().deadline == START_NS + 600_000_000
     assert command().verb == "restore"
+
+
+async def test_a_pod_that_is_no_target_any_more_gets_its_original_back(tree, journal):
+    async with actuator(tree, journal) as h:
+        await h.inject(*at(h, 1))
+        assert tree.weight(API) == "2000"
+        before, order = at(h, 2)
+        opted_out = msgspec.structs.replace(before, pods=(pod("api", None, 2000), pod("job", BATCH, 100)))
+        await h.inject(opted_out, order)
+        assert tree.weight(API) == "100\n"
+
+
+async def test_classes_without_a_common_parent_are_said_to_be_unreachable(tree, journal):
+    tree.add("besteffort/pod-far")
+    async with actuator(tree, journal) as h:
+        before, order = at(h, 1)
+        far = pod("far", BATCH, 100, group="besteffort/pod-far")
+        await h.inject(msgspec.structs.replace(before, pods=(pod("api", CRITICAL, 100), far)), order)
+        told = h.sent(Actuation)[0]
+        assert told.rule == "unreachable"
+        assert told.reason == f"no common parent group with another class: {BATCH}, {CRITICAL}"
+
+
+@pytest.mark.parametrize("mode", ["frozen", "shadow"])
+async def test_i8_an_order_to_stand_still_that_the_guard_missed_is_kept_until_it_shows_or_is_lifted(
+    tree, journal, mode
+):
+    async with actuator(tree, journal) as h:
+        await h.inject(*at(h, 1))
+        await h.inject(command(verb="mode", mode=mode, id="stop"))
+        assert tree.weight(API) == "100\n"
+        await h.inject(*at(h, 2))
+        assert tree.weight(API) == "100\n"
+        assert outcomes(h)[-1] == (2, "skipped", "mode")
+        await h.inject(command(verb="mode", mode="active", id="go"))
+        await h.inject(*at(h, 3))
+        assert tree.weight(API) == "2000"

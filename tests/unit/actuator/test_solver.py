@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.actuator.core.solver import solve
+from services.actuator.core.solver import solve, unreachable
 from tests.support.builders import BATCH, CRITICAL, DEFAULT, pod
 
 
@@ -82,3 +82,14 @@ def test_targets_carry_who_they_are_for_and_come_in_order():
         ("uid-a", "a", "pod-a"),
         ("uid-b", "b", "pod-b"),
     ]
+
+
+def test_classes_without_a_common_parent_are_out_of_each_others_reach():
+    apart = [pod("api", CRITICAL, group="burstable/pod-api"), pod("job", BATCH, group="besteffort/pod-job")]
+    assert unreachable(apart, {CRITICAL: 1000, BATCH: 100}) == [BATCH, CRITICAL]
+    beside = [*apart, pod("web", DEFAULT, group="burstable/pod-web")]
+    assert unreachable(beside, {CRITICAL: 1000, DEFAULT: 300, BATCH: 100}) == [BATCH]
+
+
+def test_a_class_that_is_alone_on_the_node_is_not_called_unreachable():
+    assert unreachable([pod("api", CRITICAL)], {CRITICAL: 1000, BATCH: 100}) == []

@@ -79,3 +79,11 @@ def test_where_nobody_ran_above_its_share_whoever_ran_most_is_named():
 def test_who_did_not_wait_waited_for_nobody():
     found = states(reading("api", pressure_ratio=0.05, cpu_cores=1.0), reading("batch", cpu_cores=2.0, share=0.1))
     assert found["api"].waited_for == ()
+
+
+def test_what_a_pod_waited_for_its_own_limit_is_taken_off_that_pod_alone():
+    waits = reading("api", pressure_ratio=0.4, throttled_ratio=0.0)
+    throttled = reading("api", pressure_ratio=0.45, throttled_ratio=0.45)
+    found = states(waits, throttled)["api"]
+    assert (found.pressure_ratio, found.throttled_ratio, found.waited_ratio) == (0.45, 0.45, 0.4)
+    assert states(reading("api"))["api"].waited_ratio is None

@@ -20,24 +20,23 @@ def seen(classes=None, **fields):
 
 
 def test_a_class_that_waited_makes_contention():
-    found = seen({"api": ClassState(pressure_ratio=0.2), "batch": ClassState(pressure_ratio=0.01)})
+    found = seen({"api": ClassState(waited_ratio=0.2), "batch": ClassState(waited_ratio=0.01)})
     assert found.contended
     assert found.reason == "api waited 20 % of the time"
 
 
 def test_below_the_limit_there_is_none():
-    assert not seen({"api": ClassState(pressure_ratio=0.04)}).contended
-    assert seen({"api": ClassState(pressure_ratio=0.05)}).contended
+    assert not seen({"api": ClassState(waited_ratio=0.04)}).contended
+    assert seen({"api": ClassState(waited_ratio=0.05)}).contended
 
 
 def test_a_class_held_by_its_own_limit_is_no_contention():
-    assert not seen({"api": ClassState(pressure_ratio=0.6, throttled_ratio=0.58)}).contended
-    assert not seen({"api": ClassState(pressure_ratio=0.3, throttled_ratio=0.5)}).contended
-    assert seen({"api": ClassState(pressure_ratio=0.6, throttled_ratio=0.1)}).contended
+    assert not seen({"api": ClassState(pressure_ratio=0.6, throttled_ratio=0.58, waited_ratio=0.02)}).contended
+    assert seen({"api": ClassState(pressure_ratio=0.6, throttled_ratio=0.6, waited_ratio=0.4)}).contended
 
 
 def test_pressure_of_the_classes_goes_before_the_run_queue():
-    found = seen({"api": ClassState(pressure_ratio=0.0)}, run_queue=5.0, run_queue_source="schedstat")
+    found = seen({"api": ClassState(waited_ratio=0.0)}, run_queue=5.0, run_queue_source="schedstat")
     assert not found.contended
     assert found.run_queue == 5.0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.profile import on_profile_scale
+from schemas.profile import within_bounds
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, SettingsError, Shared, WeightSettings
 from services.decider.core.arms import build_arms, default_profile, distance, nearest_profile
 from services.decider.core.policy import HOLD, Arm
@@ -140,9 +140,9 @@ def test_bad_profile_is_one_line_that_names_the_way_out(profiles, text):
 
 
 def test_canonical_keeps_ratios_and_clamps_at_the_top():
-    assert on_profile_scale({"a": 500, "b": 50}, LIMITS) == {"a": 1000, "b": 100}
-    assert on_profile_scale({"a": 10_000, "b": 10}, LIMITS) == {"a": 10_000, "b": 100}
-    assert on_profile_scale({}, LIMITS) == {}
+    assert within_bounds({"a": 500, "b": 50}, LIMITS) == {"a": 1000, "b": 100}
+    assert within_bounds({"a": 10_000, "b": 10}, LIMITS) == {"a": 10_000, "b": 100}
+    assert within_bounds({}, LIMITS) == {}
 
 
 def test_nearest_profile_is_by_the_worst_ratio():

@@ -5,7 +5,7 @@ import pytest
 from schemas.messages import ClassState, Latency
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, Shared, WeightSettings
 from services.decider.core.arms import build_arms
-from services.decider.core.mask import is_violated, mask
+from services.decider.core.mask import mask
 from services.decider.core.policy import HOLD, Arm
 
 LIMITS = WeightSettings()
@@ -146,22 +146,34 @@ def test_class_that_just_appeared_without_a_weight_masks_nothing_by_it():
     assert "lc1-d1-b10" in {arm.name for arm in result.allowed}
 
 
-@pytest.mark.parametrize(
-    ("state", "violated"),
-    [
-        (ClassState(pods=1, latency=Latency(over_ratio=0.011)), True),
-        (ClassState(pods=1, latency=Latency(over_ratio=0.01)), False),
-        (ClassState(pods=1, latency=Latency(p99_seconds=0.11)), True),
-        (ClassState(pods=1, latency=Latency(p99_seconds=0.1)), False),
-        (ClassState(pods=1, objective_seconds=0.2, latency=Latency(p99_seconds=0.11)), False),
-        (ClassState(pods=1, latency=Latency(p99_seconds=0.05, saturated=("p99",))), True),
-        (ClassState(pods=1), False),
-        (ClassState(pods=0, latency=Latency(over_ratio=1.0)), False),
-    ],
-)
-def test_latency_class_is_violated_only_when_known_to_be(state, violated):
-    assert is_violated(state, ClassSettings(objective_p99_seconds=0.1)) is violated
+def test_the_fraction_of_requests_decides_for_the_mask_as_it_does_for_the_reward():
+    kept = ClassState(pods=1, latency=Latency(over_ratio=0.0, p99_seconds=0.3, saturated=("p99",)))
+    result = masked(weights(1000, 316, 100), {LC: kept, D: FINE, B: ClassState(pods=3)})
+    assert "no_harm" not in result.reasons.values()
 
 
-def test_throughput_class_has_no_objective_to_miss():
-    assert not is_violated(SLOW, ClassSettings(kind="throughput"))
+# ---- why there is no choice ----
+
+
+def test_where_there_is_a_choice_nothing_is_alone():
+    assert masked(weights(100, 100, 100)).why_alone() is None
+
+
+@pytest.mark.parametrize("here", [weights(150, 100, 100), weights(100, 100, 100)])
+def test_what_is_alone_says_which_reasons_leave_only_it(here):
+    assert masked(here, changes_left=0).why_alone() == "all else is masked: rate"
+
+
+def test_all_reasons_that_leave_no_choice_are_named():
+    arms = (
+        Arm("here", weights(10_000, 100, 100)),
+        Arm("less", weights(3162, 100, 100)),
+        Arm("far", weights(100, 100, 100)),
+    )
+    result = masked(weights(10_000, 100, 100), {LC: SLOW, D: FINE, B: ClassState(pods=1)}, arms)
+    assert result.why_alone() == "all else is masked: step, no_harm"
+
+
+def test_a_lonely_class_is_told_so():
+    classes = {LC: SLOW, D: ClassState(), B: ClassState()}
+    assert masked(weights(1000, 316, 100), classes).why_alone() == "all else is masked: same"

@@ -9,16 +9,22 @@ from schemas.messages import Action
 from schemas.subjects import message_id, subject, subject_of
 from services.decider.config import DeciderConfig
 from services.decider.service import DeciderService
-from tests.support.builders import NODE, reward, state, verdict
+from tests.support import builders
+from tests.support.builders import BATCH, CRITICAL, DEFAULT, NODE, class_state, state, verdict
 from tests.support.harness import Harness, harness
 
 ARM = "lc10-d3-b1"
+OF_ARM = {CRITICAL: 1000, DEFAULT: 316, BATCH: 100}
 
 
 @pytest.fixture
 async def decider():
     async with harness("decider", DeciderConfig, DeciderService, {"decider.seed": 1}) as made:
         yield made
+
+
+def reward(**fields):
+    return builders.reward(**{"arm": ARM, "weights": OF_ARM, **fields})
 
 
 def updates(made: Harness[DeciderService]) -> float:
@@ -46,6 +52,27 @@ async def test_a_spent_change_budget_masks_every_move(decider):
     action = decider.sent(Action)[-1]
     assert "rate" in action.masked.values()
     assert len(action.propensities) == 1
+    assert action.reason == "all else is masked: rate"
+
+
+async def test_a_hold_that_was_chosen_says_that_nothing_better_is_known():
+    between = state(classes={name: class_state(weight=weight) for name, weight in ((CRITICAL, 150), (BATCH, 100))})
+    async with harness("decider", DeciderConfig, DeciderService, {"decider.policy": "hold"}) as made:
+        await made.inject(between, verdict(changes_left=0), msgspec.structs.replace(between, cycle=2))
+        free, bound = made.sent(Action)
+    assert (free.arm, free.reason) == ("hold", "nothing better is known from here")
+    assert (bound.arm, bound.reason) == ("hold", "all else is masked: rate")
+
+
+async def test_a_hold_that_was_drawn_says_so():
+    between = state(classes={name: class_state(weight=weight) for name, weight in ((CRITICAL, 150), (BATCH, 100))})
+    settings = {"decider.epsilon": 1.0, "decider.seed": 1}
+    async with harness("decider", DeciderConfig, DeciderService, settings) as made:
+        for cycle in range(1, 60):
+            await made.inject(msgspec.structs.replace(between, cycle=cycle))
+        drawn = {action.reason for action in made.sent(Action) if action.arm == "hold" and action.explored}
+        moved = {action.reason for action in made.sent(Action) if action.arm != "hold"}
+    assert (drawn, moved) == ({"drawn by chance"}, {None})
 
 
 async def test_the_budget_of_another_collectors_run_says_nothing(decider):
@@ -61,8 +88,8 @@ async def test_a_frozen_node_is_offered_no_move(decider):
 
 
 async def test_a_reward_is_learned_once_whatever_is_delivered_twice(decider):
-    again = encode(reward(arm=ARM))
-    await decider.inject(reward(arm=ARM), reward(arm=ARM, cycle=2))
+    again = encode(reward())
+    await decider.inject(reward(), reward(cycle=2))
     await decider.inject_raw(subject("reward", NODE), again, again)  # without an id, as a redelivery reaches it
     assert updates(decider) == 2
     assert decider.dropped("reward", "duplicate") == 2
@@ -73,9 +100,12 @@ async def test_a_reward_is_learned_once_whatever_is_delivered_twice(decider):
     [
         ({"outcome": "censored", "reason": "late", "value": None}, None),
         ({"arm": "an-arm-of-yesterday"}, "unknown_arm"),
-        ({"arm": ARM, "features_schema": "f1-other"}, "features_schema"),
-        ({"arm": ARM, "value": 1e9}, "not_usable"),
-        ({"arm": ARM, "features": {"bias": 1e9}}, "not_usable"),
+        ({"features_schema": "f1-other"}, "features_schema"),
+        ({"value": 1e9}, "not_usable"),
+        ({"features": {"bias": 1e9}}, "not_usable"),
+        ({"weights": {**OF_ARM, DEFAULT: 1000}}, "other_weights"),
+        ({"weights": None}, "other_weights"),
+        ({"arm": "hold", "weights": OF_ARM}, "other_weights"),
     ],
 )
 async def test_what_must_not_be_learned_is_not_and_says_why(decider, fields, reason):
@@ -85,9 +115,32 @@ async def test_what_must_not_be_learned_is_not_and_says_why(decider, fields, rea
         assert decider.metric("trimtab_decider_rejected_rewards_total", reason=reason) == 1
 
 
+async def test_a_hold_is_learned_without_weights(decider):
+    await decider.inject(reward(arm="hold", weights=None))
+    assert updates(decider) == 1
+
+
+async def test_rewards_of_a_profile_that_was_redefined_are_not_credited_to_its_successor():
+    bus = MemoryBus()
+    past = [
+        builders.reward(arm="p", weights={CRITICAL: 300, DEFAULT: 100, BATCH: 100}),
+        builders.reward(arm="p", weights={CRITICAL: 200, DEFAULT: 100, BATCH: 100}, cycle=2),
+    ]
+    for message in past:
+        await bus.publish(subject_of(message), encode(message), msg_id=message_id(message))
+    profiles = {
+        "p": {CRITICAL: 200, DEFAULT: 100, BATCH: 100},
+        "q": {CRITICAL: 100, DEFAULT: 100, BATCH: 100},
+    }
+    settings = {"decider.profiles": profiles, "decider.seed": 1}
+    async with harness("decider", DeciderConfig, DeciderService, settings, bus=bus) as made:
+        assert updates(made) == 1
+        assert made.metric("trimtab_decider_rejected_rewards_total", reason="other_weights") == 1
+
+
 async def test_a_decider_that_starts_anew_relearns_the_last_rewards_and_no_more():
     bus = MemoryBus()
-    past = [reward(arm=ARM, cycle=cycle) for cycle in range(1, 8)]
+    past = [reward(cycle=cycle) for cycle in range(1, 8)]
     for message in past:
         await bus.publish(subject_of(message), encode(message), msg_id=message_id(message))
     settings = {"decider.history": 3, "decider.seed": 1}
@@ -95,7 +148,7 @@ async def test_a_decider_that_starts_anew_relearns_the_last_rewards_and_no_more(
         await made.start()
         assert updates(made) == 3
         await made.inject_raw(subject("reward", NODE), encode(past[-1]))
-        await made.inject(reward(arm=ARM, cycle=9))
+        await made.inject(reward(cycle=9))
         assert updates(made) == 4
 
 

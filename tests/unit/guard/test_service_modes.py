@@ -6,7 +6,7 @@ from runtime.clock import ManualClock, settle
 from runtime.memory_bus import MemoryBus
 from schemas.codec import encode
 from schemas.messages import Command, Verdict
-from schemas.subjects import message_id, subject_of
+from schemas.subjects import message_id, subject, subject_of
 from tests.support.builders import NODE, START_NS, action, actuation, after, command, state, verdict, with_p99
 from tests.support.services import guard_in
 
@@ -185,3 +185,16 @@ async def test_rollbacks_of_long_ago_do_not_make_the_next_one_open_the_breaker()
         await guard.inject(before, action(cycle=9), actuation(cycle=9))
         await guard.inject(with_p99(after(before), 0.2))
         assert orders(guard) == [(9, "rollback")]
+
+
+async def test_an_order_that_was_given_while_the_bus_was_lost_holds_before_the_next_verdict():
+    async with guard_in("active") as guard:
+        guard.bus.partition = True
+        missed = encode(command(verb="mode", mode="frozen", by="ann", id="missed"))
+        guard.bus.store(subject("command", NODE), missed)
+        guard.bus.partition = False
+        await guard.inject(state(cycle=1, at=guard.at()), action(cycle=1))
+        assert guard.sent(Verdict)[-1].mode == "active"  # nothing told it that it was away
+        guard.bus.ended_partitions += 1
+        await guard.inject(state(cycle=2, at=guard.at()), action(cycle=2))
+        assert (guard.sent(Verdict)[-1].mode, guard.sent(Verdict)[-1].execute) == ("frozen", False)

@@ -3,7 +3,7 @@
 import pytest
 
 from cli.demo_view import closing_table
-from lab.demo_report import BatchFigures, Counts, LatencyFigures, Report, Window, phase_figures, schedule
+from lab.demo_report import BatchFigures, Counts, LatencyFigures, PhaseFigures, Report, Window, phase_figures, schedule
 from lab.latency_records import RequestRecord, WorkRecord
 from schemas.messages import Actuation, Reward, State, Verdict
 
@@ -61,7 +61,14 @@ def test_figures_hold_only_what_was_due_within_the_window():
 def test_the_closing_table_says_loudly_what_was_simulated_and_what_was_not_restored():
     api = LatencyFigures(p50_ms=1.0, p95_ms=2.0, p99_ms=3.0, requests=4, violation_ratio=0.25)
     figures = {"latency-critical": api, "default": api, "batch": BatchFigures(work_per_second=7.0)}
-    report = Report(
+    table = closing_table(report_of(figures, restored=False))
+    assert "SIMULATED node" in table
+    assert "NOT every weight is what it was" in table
+    assert "25.0 %" in table
+
+
+def report_of(figures: PhaseFigures, *, restored: bool) -> Report:
+    return Report(
         backend="sim",
         backend_reason="no cgroups",
         duration_seconds=30.0,
@@ -75,11 +82,20 @@ def test_the_closing_table_says_loudly_what_was_simulated_and_what_was_not_resto
         learning=figures,
         initial_weights={},
         final_class_weights={},
-        restored=False,
+        restored=restored,
         recording="r.jsonl",
         run_dir="run",
     )
-    table = closing_table(report)
-    assert "SIMULATED node" in table
-    assert "NOT every weight is what it was" in table
-    assert "25.0 %" in table
+
+
+def test_the_closing_table_has_both_latency_classes_phase_by_phase_and_fits_100_columns():
+    slow = LatencyFigures(p50_ms=12_345.0, p95_ms=12_345.0, p99_ms=12_345.0, requests=123_456, violation_ratio=1.0)
+    none = LatencyFigures(p50_ms=None, p95_ms=None, p99_ms=None, requests=0, violation_ratio=None)
+    figures = {"latency-critical": slow, "default": none, "batch": BatchFigures(work_per_second=123_456.0)}
+    lines = closing_table(report_of(figures, restored=True)).splitlines()
+    phases = ("solo", "baseline", "learning", "controlled")
+    rows = [f"{pod}, {phase}" for pod in ("API", "monitor") for phase in phases]
+    assert [line[:19].rstrip() for line in lines[1:9]] == rows
+    assert lines[1].endswith("12,345 ms  12,345 ms    123456         100.0 %        123456")
+    assert lines[5].split() == ["monitor,", "solo", "-", "-", "-", "0", "-"]
+    assert max(map(len, lines[:9])) <= 100

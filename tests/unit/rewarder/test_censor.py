@@ -149,6 +149,46 @@ def test_wt_04_pods_without_a_class_are_nobody_s_business():
     assert reason(cycle(before=before, after=strayed)) is None
 
 
+def test_wt_04_a_value_of_ours_that_had_been_replaced_is_overridden_though_the_write_stays():
+    assert reason(cycle(actuation=actuation(overridden=("pod-api",)))) == "overridden"
+
+
+# ---- whether the whole arm was in force ----
+
+
+def left(**fields):
+    """A write of `api` that changed nothing, beside one of `job` that was in force already."""
+    return write("api", 1000, 1000, wanted=2000, **fields), write("job", 100, 100, result="unchanged")
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"result": "skipped", "reason": "foreign"}, "partial: foreign"),
+        ({"result": "skipped", "reason": "idle"}, "partial: idle"),
+        ({"result": "failed", "reason": "refused: EINVAL"}, "partial: refused: EINVAL"),
+        ({"result": "failed"}, "partial: failed"),
+        ({"result": "skipped", "reason": "gone"}, None),
+        ({"result": "failed", "reason": "gone"}, "partial: gone"),
+    ],
+)
+@pytest.mark.parametrize("outcome", ["held", "applied"])
+def test_an_arm_that_was_only_partly_executed_is_not_learned(fields, word, outcome):
+    stays = after(state(), pods=(pod("api"), pod("job", BATCH, 100)))
+    assert reason(cycle(actuation=actuation(outcome=outcome, writes=left(**fields)), after=stays)) == word
+
+
+def test_what_somebody_else_did_is_said_before_what_was_left_undone():
+    writes = left(result="skipped", reason="foreign")
+    stays = after(state(), pods=(pod("api"), pod("job", BATCH, 100)))
+    assert reason(cycle(actuation=actuation(writes=writes, overridden=("pod-api",)), after=stays)) == "overridden"
+
+
+@pytest.mark.parametrize("outcome", ["applied", "held", "skipped"])
+def test_weights_that_no_pod_s_weight_can_reach_are_not_learned(outcome):
+    assert reason(cycle(actuation=actuation(outcome=outcome, rule="unreachable"))) == "unreachable"
+
+
 # ---- contention ----
 
 
@@ -215,3 +255,51 @@ def test_pm_01_throughput_that_is_unknown_is_not_nothing():
     assert reason(cycle(after=seen(batch=batch_state(cpu_cores=None)))) == f"no_throughput: {BATCH}"
     assert reason(cycle(after=seen(batch=batch_state(cpu_cores=0.0)))) is None
     assert reason(cycle(after=seen(batch=batch_state(pods=0, cpu_cores=None)))) is None
+
+
+# ---- a less important class that fell silent ----
+
+
+def looks(before, then, *, pods=1):
+    """A cycle in which the less important class showed these latencies before and after."""
+    was = state(classes={**state().classes, DEFAULT: class_state(latency=before)})
+    now = after(was, classes={**was.classes, DEFAULT: class_state(pods=pods, latency=then)})
+    return reason(cycle(before=was, after=now))
+
+
+def rate(per_second, seconds=2.0):
+    """Too few requests for a quantile."""
+    return latency(None, requests=round((per_second or 0.0) * seconds), requests_per_second=per_second,
+                   window_seconds=seconds, reason="few_requests")  # fmt: skip
+
+
+LOST = f"lost_evidence: {DEFAULT}"
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "word"),
+    [
+        (latency(), rate(0.0), LOST),
+        (latency(), rate(49.0), LOST),
+        (latency(), rate(50.0), None),
+        (latency(), rate(None), LOST),
+        (latency(), latency(0.05, requests_per_second=1.0), None),  # seen, however little: its latency judges it
+        (latency(), latency(None, over_ratio=0.5, requests_per_second=1.0), None),
+        (rate(5.0), rate(2.0), LOST),
+        (rate(5.0), rate(3.0), None),
+        (rate(2.0), rate(0.0), None),  # four were to be expected: none can be chance
+        (rate(0.0), rate(None), None),
+        (rate(None), rate(None), None),
+    ],
+)
+def test_a_class_that_served_and_falls_silent_is_not_paid_for(before, then, word):
+    assert looks(before, then) == word
+
+
+def test_a_class_that_left_the_node_did_not_fall_silent():
+    assert looks(latency(), latency(None, requests_per_second=None, reason="no_pods"), pods=0) is None
+
+
+def test_the_most_important_class_is_named_by_why_its_latency_is_not_known():
+    silent = seen(latency_critical=class_state(latency=rate(0.0)))
+    assert reason(cycle(after=silent)) == f"no_latency: {CRITICAL}: few_requests"

@@ -5,6 +5,7 @@ from itertools import permutations
 import pytest
 
 from schemas.messages import CollectRequest, Contention, Reward
+from services.collector.config import CollectorConfig
 from tests.support.builders import (
     BATCH,
     BOOT,
@@ -21,7 +22,8 @@ from tests.support.builders import (
 from tests.support.harness import SlowBus
 from tests.support.services import rewarder
 
-SETTLE, BUDGET, TIMEOUT = 2.0, 0.1, 1.0
+SETTLE, BUDGET, TIMEOUT = 2.0, 0.1, 1.5
+LONGEST = BUDGET + TIMEOUT + SETTLE + TIMEOUT
 LATE = verdict(outcome="late", rule="budget", execute=False, weights=None, arm=None, propensity=None)
 
 
@@ -45,6 +47,7 @@ async def test_a_whole_cycle_is_rewarded_when_it_was_seen_again():
         assert (reward.arm, reward.propensity, reward.policy) == ("favour", 0.5, "test")
         assert (reward.features, reward.features_schema) == (EXAMPLE_FEATURES, state().features_schema)
         assert (reward.verdict, reward.actuation) == ("allow", "applied")
+        assert reward.weights == action().weights
         moved = reward.terms["oscillation"]
         assert reward.value == pytest.approx(0.5 + 0.05 * moved)
         assert -0.1 < moved < 0.0
@@ -91,6 +94,14 @@ async def test_without_an_actuation_the_cycle_is_censored():
         assert ends(made) == [(1, "censored", "no_actuation")]
 
 
+async def test_a_collection_that_takes_the_whole_scrape_timeout_is_still_waited_for():
+    async with rewarder() as made:
+        await parts(made)
+        await made.advance(SETTLE + CollectorConfig().scrape_timeout_seconds + 0.25)
+        await made.inject(after(state()))
+        assert ends(made) == [(1, "joined", None)]
+
+
 async def test_without_a_second_look_the_cycle_is_censored():
     async with rewarder() as made:
         await parts(made)
@@ -102,10 +113,12 @@ async def test_without_a_second_look_the_cycle_is_censored():
         assert len(ends(made)) == 1
 
 
-async def test_with_nothing_but_a_state_the_cycle_ends_within_the_tick():
+async def test_with_nothing_but_a_state_the_cycle_ends_all_the_same():
     async with rewarder() as made:
         await made.inject(state())
-        await made.advance(5.0)
+        await made.advance(LONGEST - 0.001)
+        assert ends(made) == []
+        await made.advance(0.001)
         assert ends(made) == [(1, "censored", "no_verdict")]
 
 
@@ -211,7 +224,7 @@ async def test_parts_of_other_cycles_do_not_join():
     async with rewarder() as made:
         await made.inject(state(cycle=2), action(cycle=1), verdict(cycle=3), actuation(boot="boot0", cycle=2))
         await made.inject(after(state(cycle=1)))
-        await made.advance(5.0)
+        await made.advance(LONGEST)
         assert ends(made) == [(2, "censored", "no_verdict")]
         assert made.dropped("action", "stale") == 1
 
@@ -273,7 +286,7 @@ async def test_parts_that_come_while_the_earlier_cycle_ends_are_not_lost():
 async def test_a_new_run_of_the_collector_ends_the_cycle_of_the_old_one():
     async with rewarder() as made:
         await made.inject(state(cycle=9), state(boot="boot2", cycle=1), state(cycle=10))
-        await made.advance(5.0)
+        await made.advance(LONGEST)
         assert [(reward.boot, reward.cycle, reward.reason) for reward in made.sent(Reward)] == [
             (BOOT, 9, "overrun"),
             ("boot2", 1, "no_verdict"),
@@ -351,3 +364,75 @@ async def test_violations_are_counted_by_class_also_in_censored_cycles():
         await made.inject(with_p99(after(state(), contention=calm), 0.4, over_ratio=0.5))
         assert made.metric("trimtab_rewarder_slo_violations_total", slo=CRITICAL) == 1
         assert made.metric("trimtab_rewarder_rewards_total", outcome="censored") == 1
+
+
+# ---- errors in our own code ----
+
+
+def breaks(*_args, **_kwargs):
+    raise ArithmeticError("nobody thought of it")
+
+
+def failures(caplog):
+    return [record.trimtab_fields for record in caplog.records if record.getMessage() == "cycle_failed"]
+
+
+async def test_an_error_while_rewarding_is_logged_and_the_cycle_ends_censored(monkeypatch, caplog):
+    monkeypatch.setattr("services.rewarder.service.reward", breaks)
+    async with rewarder() as made:
+        await parts(made)
+        await made.advance(SETTLE)
+        await made.inject(after(state()))
+        assert ends(made) == [(1, "censored", "failed")]
+        monkeypatch.undo()
+        await parts(made, 2)
+        await made.advance(SETTLE)
+        await made.inject(after(state(cycle=2)))
+        assert ends(made)[1:] == [(2, "joined", None)]
+    (said,) = failures(caplog)
+    assert (said["cycle"], said["detail"]) == (1, "ArithmeticError: nobody thought of it")
+
+
+@pytest.mark.parametrize("seen_again", [False, True])
+async def test_an_error_on_the_way_is_logged_and_the_cycle_ends_censored(monkeypatch, caplog, seen_again):
+    async with rewarder() as made:
+        await made.inject(state(), action())
+        if seen_again:
+            await made.inject(after(state()))
+        monkeypatch.setattr(made.service, "_wait", breaks)
+        await made.inject(verdict(), actuation())
+        assert ends(made) == [(1, "censored", "failed")]
+        await made.advance(LONGEST)
+        assert len(ends(made)) == 1
+    assert [said["cycle"] for said in failures(caplog)] == [1]
+
+
+async def test_an_error_while_an_overtaken_cycle_ends_costs_neither_cycle_its_reward(monkeypatch, caplog):
+    async with rewarder() as made:
+        await parts(made)
+        await made.advance(SETTLE)
+        await made.service._on_state(after(state()))  # handled, but nobody who waited for it has run yet
+        monkeypatch.setattr("services.rewarder.service.reward", breaks)
+        await made.service._on_state(state(cycle=2))
+        monkeypatch.undo()
+        await made.inject()  # nothing more: the second cycle's clock starts
+        await made.advance(LONGEST)
+        assert ends(made) == [(1, "censored", "failed"), (2, "censored", "no_verdict")]
+    assert [said["cycle"] for said in failures(caplog)] == [1]
+
+
+async def test_an_error_after_the_reward_was_sent_does_not_send_another(monkeypatch, caplog):
+    async with rewarder() as made:
+        send = made.context.messenger.send
+
+        async def sends_and_breaks(message):
+            await send(message)
+            if isinstance(message, Reward):
+                breaks()
+
+        monkeypatch.setattr(made.context.messenger, "send", sends_and_breaks)
+        await parts(made)
+        await made.advance(SETTLE)
+        await made.inject(after(state()))
+        assert ends(made) == [(1, "joined", None)]
+    assert len(failures(caplog)) == 1

@@ -321,7 +321,7 @@ def test_a_services_own_check_is_a_config_error_too():
     class Odd(Section, frozen=True, kw_only=True):
         size: int = 1
 
-        def check(self) -> None:
+        def check(self, shared: Shared) -> None:
             raise SettingsError(f"odd.size: {self.size} is odd; make it even")
 
     assert complaint({"odd": Odd}, overrides=[("odd.size", "3", "--set")]) == (

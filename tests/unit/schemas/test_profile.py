@@ -1,6 +1,6 @@
 """The profile scale: ratios, with the smallest class at the bottom."""
 
-from schemas.profile import on_profile_scale
+from schemas.profile import on_profile_scale, within_bounds
 from schemas.settings import WeightSettings
 
 
@@ -10,5 +10,7 @@ def test_the_smallest_class_is_at_the_smallest_weight():
     assert on_profile_scale({"a": 0}, WeightSettings()) == {}
 
 
-def test_classes_too_far_apart_are_cut_at_the_largest_weight():
-    assert on_profile_scale({"a": 10_000, "b": 1}, WeightSettings()) == {"a": 10_000, "b": 100}
+def test_classes_too_far_apart_stay_so_on_the_scale_and_are_cut_in_a_profile():
+    weights = {"a": 1250, "b": 1}
+    assert on_profile_scale(weights, WeightSettings()) == {"a": 125_000, "b": 100}
+    assert within_bounds(weights, WeightSettings()) == {"a": 10_000, "b": 100}

@@ -1,0 +1,55 @@
+"""Every verb starts with what it needs itself, and nothing else."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cli.__main__ import VERBS, main
+
+WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from cli.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
+
+def without_rich(*words: str) -> subprocess.CompletedProcess[str]:
+    env = {name: text for name, text in os.environ.items() if not name.startswith("TRIMTAB_")}
+    env["TRIMTAB_BUS__CONNECT_TIMEOUT_SECONDS"] = "0.1"
+    argv = [sys.executable, "-c", WITHOUT_RICH, *words]
+    return subprocess.run(argv, capture_output=True, text=True, env=env, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["tail", "--help"], ["up", "--print-config"]])
+def test_what_shows_nothing_in_colour_works_without_the_demos_packages(words):
+    done = without_rich(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_doctor_works_without_the_demos_packages():
+    done = without_rich("doctor", "-o", "json", "--nats-url", "nats://127.0.0.1:1")
+    assert done.returncode in (0, 1)
+    assert "bus" in {check["name"] for check in json.loads(done.stdout)}
+
+
+def test_the_demo_names_the_extra_that_it_misses():
+    done = without_rich("demo")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "trimtab: demo: needs the package rich; run `pip install 'trimtab[demo]'`\n"
+
+
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+def test_every_verb_explains_itself(verb, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: trimtab {verb} ")
+
+
+def test_the_list_of_verbs_needs_none_of_them(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    for verb in VERBS:
+        assert verb.help in out
