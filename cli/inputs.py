@@ -38,8 +38,11 @@ def check_output_file(path: Path | None, flag: str) -> None:
     """Raises ConfigError for a file that could not be written in the end."""
     if path is None:
         return
+    is_new = not path.exists()
     try:
         with path.open("ab"):
             pass
+        if is_new:
+            path.unlink()
     except OSError as error:
         raise ConfigError(f"flag {flag}: {path}: {error.strerror}; name a file that this user may write") from error

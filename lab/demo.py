@@ -5,6 +5,7 @@ import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lab.cgroup_sandbox import SandboxUnavailable
 from lab.cgroup_stage import CgroupStage
@@ -13,7 +14,7 @@ from lab.latency_records import read_requests, read_work
 from lab.rig import OBJECTIVES_SECONDS, Rig, RigOptions
 from lab.sim_stage import SimStage
 from lab.stage import Stage
-from runtime.errors import ConfigError, TrimtabError
+from runtime.errors import ConfigError, ServerError, TrimtabError
 from runtime.nats_server import check_port_free
 from schemas.messages import AnyMessage, Heartbeat
 from schemas.subjects import ROOT
@@ -125,9 +126,14 @@ class Demo:
     async def _phase(self, name: str, seconds: float, unmeasured: float, rig: Rig) -> None:
         self.watcher.phase(name, seconds)
         start = time.time()
-        done, _ = await asyncio.wait({rig.failed}, timeout=seconds)
-        if done:
+        server = asyncio.ensure_future(rig.server_ended())
+        waits: set[asyncio.Future[Any]] = {rig.failed, server}
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        server.cancel()
+        if rig.failed.done():
             raise TrimtabError(rig.failed.result())
+        if not rig.server.alive:
+            raise ServerError(f"the NATS server ended in the phase {name!r}; see {rig.server.log}")
         self.windows.append(Window(name, start + unmeasured, time.time()))
 
     # ---- the report ----

@@ -64,6 +64,8 @@ class Counts:
                 self.tally["refused"] += 1
             case Verdict(outcome="late"):
                 self.tally["late"] += 1
+            case Actuation(outcome="skipped", rule="shadow"):
+                self.tally["shadow"] += 1
             case Actuation(outcome="applied" | "held" | "rolled_back" | "failed" as outcome):
                 self.tally[outcome] += 1
             case Reward():
@@ -74,7 +76,7 @@ class Counts:
 
     def as_dict(self) -> dict[str, int]:
         """The counts that every report has, and those beyond them that occurred."""
-        fixed = ("applied", "held", "refused", "late", "rolled_back", "censored", "learned", "failed")
+        fixed = ("applied", "held", "refused", "late", "rolled_back", "censored", "learned", "failed", "shadow")
         return {name: self.tally[name] for name in fixed}
 
 

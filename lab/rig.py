@@ -1,6 +1,7 @@
 """A rig: a stage, a NATS server and the five services, heard by one listener. The demo and the tests run on it."""
 
 import asyncio
+import os
 import secrets
 import socket
 import time
@@ -24,6 +25,7 @@ from schemas.messages import AnyMessage, Command, Heartbeat, Mode, State
 from schemas.subjects import ROOT, SERVICES, message_id, subject_of
 
 NODE = "demo"
+RECORDING = "recording.jsonl"
 OBJECTIVES_SECONDS = {"latency-critical": 0.1, "default": 0.25}
 _READY_SECONDS = 90.0
 _MIN_REQUESTS = 10
@@ -64,13 +66,18 @@ class Rig:
     _all_ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        """Makes the run's folders; nothing is started yet."""
+        """Makes the run's folders; nothing is started yet. What an earlier run left there is set aside: its orders
+        and records would be taken for this one's.
+        """
         run_dir = self.options.run_dir
+        set_aside(run_dir)
         for folder in ("logs", "records"):
             (run_dir / folder).mkdir(parents=True, exist_ok=True)
         self.server = EmbeddedServer(run_dir / "nats", self.options.port)
-        self.fleet = Fleet(run_dir / "trimtab.yaml", run_dir, flags=self.options.flags, place=self.stage.place)
-        self.recording = Recording(run_dir / "recording.jsonl")
+        self.fleet = Fleet(
+            run_dir / "trimtab.yaml", run_dir, flags=self.options.flags, place=self.stage.place, inherit_settings=False
+        )
+        self.recording = Recording(run_dir / RECORDING)
 
     async def start_server(self) -> str:
         """The server alone; its URL."""
@@ -125,6 +132,11 @@ class Rig:
         left = await self.stage.close()
         if left:
             raise HostError(f"could not be removed: {', '.join(left)}")
+
+    async def server_ended(self) -> None:
+        """Returns when the server's process has ended."""
+        assert self.server.child is not None
+        await self.server.child.process.wait()
 
     async def order(self, mode: Mode, reason: str, by: str = "trimtab demo") -> None:
         """Orders a mode, as an operator does."""
@@ -234,13 +246,29 @@ def common_settings(tick_seconds: float, seed: int) -> dict[str, Any]:
     }
 
 
+def set_aside(run_dir: Path) -> Path | None:
+    """Moves an earlier run's files into `earlier-<n>` beside them; where to, or None if there are none."""
+    left = [path for path in run_dir.iterdir() if not path.name.startswith("earlier-")] if run_dir.is_dir() else []
+    if not any(path.name == RECORDING for path in left):
+        return None
+    number = 1 + sum(path.name.startswith("earlier-") for path in run_dir.iterdir())
+    target = run_dir / f"earlier-{number}"
+    target.mkdir()
+    for path in left:
+        path.rename(target / path.name)
+    return target
+
+
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
 def _free_ports(count: int) -> int:
-    """The first of `count` ports in a row that nothing listens on; 0 (any) if none are found."""
-    for base in range(9401, 9401 + 100 * count, count):
+    """The first of `count` ports in a row that nothing listens on; 0 (any) if none are found. The search begins at a
+    place of this process's own, so that two runs that start together do not meet.
+    """
+    first = 9401 + count * (os.getpid() % 4000)
+    for base in range(first, first + 100 * count, count):
         if all(_is_free(port) for port in range(base, base + count)):
             return base
     return 0

@@ -28,7 +28,7 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nats-url", metavar="URL", help="NATS server")
     parser.add_argument("--log-level", choices=["debug", "info", "warning", "error"], help="least severity logged")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="PATH=VALUE", help="any setting, like loop.tick_seconds=2"
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="any setting, like loop.tick_seconds=10"
     )
     parser.add_argument("--print-config", action="store_true", help="show every value and where it came from, and exit")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runtime.config import ENV_PREFIX
 from runtime.errors import HostError, TrimtabError
 from runtime.processes import Child, Spec, Supervisor, last_line, spawn
 from schemas.subjects import SERVICES
@@ -28,6 +29,9 @@ class Fleet:
     flags: tuple[str, ...] = ()
     place: Callable[[Spec], Spec] = lambda spec: spec
     env: dict[str, str] = field(default_factory=dict)
+    inherit_settings: bool = True
+    """Whether `TRIMTAB_*` variables of this process are settings of the services, too."""
+
     supervisor: Supervisor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,11 +76,14 @@ class Fleet:
         )
 
     def _spec(self, name: str) -> Spec:
+        inherited = {
+            key: value for key, value in os.environ.items() if self.inherit_settings or not key.startswith(ENV_PREFIX)
+        }
         return Spec(
             name=name,
             argv=[sys.executable, "-m", f"services.{name}", "--config", str(self.config), *self.flags],
             log=self.run_dir / "logs" / f"{name}.log",
-            env={**os.environ, **self.env},
+            env={**inherited, **self.env},
         )
 
     def _write_pids(self, pids: dict[str, int]) -> None:

@@ -58,6 +58,7 @@ class EmbeddedServer:
         self._port = port
         self.child: Child | None = None
         self.url = ""
+        self.log = directory / "nats-server.log"
 
     async def start(self) -> str:
         """Starts it and waits until it accepts connections; the URL. Raises ServerError or PortInUse."""
@@ -65,7 +66,7 @@ class EmbeddedServer:
         check_port_free(self._port, "nats-server", "stop what listens there, or choose another --port")
         self._directory.mkdir(parents=True, exist_ok=True)
         config = self._directory / "nats-server.conf"
-        log = self._directory / "nats-server.log"
+        log = self.log
         config.write_text(self._config(), encoding="utf-8")
         for stale in self._directory.glob("*.ports"):
             stale.unlink()

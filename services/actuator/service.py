@@ -195,7 +195,9 @@ class ActuatorService:
             seconds=seconds,
         )
 
-    def _objection(self, verdict: Verdict, state: State, known_since: float) -> tuple[str, str] | None:
+    def _objection(  # noqa: PLR0911 - one line a reason, in their order
+        self, verdict: Verdict, state: State, known_since: float
+    ) -> tuple[str, str] | None:
         """Rule and reason for not writing, or None."""
         if self._ending:
             return "stopping", "the actuator is on its way out"
@@ -203,6 +205,10 @@ class ActuatorService:
             return "mode", f"nothing is written in mode {verdict.mode}"
         if self._stand_still is not None:
             return "mode", f"the order {self._stand_still!r} has not reached the guard"
+        limits = self._context.shared.weights
+        for name, weight in sorted((verdict.weights or {}).items()):  # the guard's rule; here whatever the sender was
+            if not limits.min_weight <= weight <= limits.max_weight:
+                return "bounds", f"{name}: weight {weight} is outside {limits.min_weight}..{limits.max_weight}"
         expired = self._expired(verdict, state, known_since)
         if expired is not None:
             return "deadline", expired

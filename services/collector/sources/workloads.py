@@ -108,7 +108,12 @@ def _is_http(url: str) -> bool:
         return False
 
 
+_QOS_GROUPS = frozenset({"kubepods", "guaranteed", "burstable", "besteffort"})
+
+
 def _check_group(where: str, group: str, pods_root: str) -> None:
+    if group.rpartition("/")[2].removesuffix(".slice").rpartition("-")[2] in _QOS_GROUPS:
+        raise ConfigError(f"{where}.group: {group!r} is a QoS group, the kubelet's; name the pod's group below it")
     try:
         check_group(group)
     except ValueError as error:

@@ -6,11 +6,11 @@ profile scale. Reasons, in the order in which they are tried:
 - `stay`: `hold`, when the weights in force are an arm already: holding and staying would be two names for one thing.
 - `frozen`: the mode allows no change. `rate`: the change budget of this minute is spent.
 - `same`: an arm that differs from another only in classes without pods.
-- `step`: a class weight would change by more than `max_step_ratio`. If no other arm is within a step, none is masked
-  by it: the guard then clamps the way towards the target, and the next cycle goes on from there.
 - `no_harm`: a latency class misses its objective and would get a smaller share of the weights than now. This keeps
   exploration from building a queue. If two such classes leave no way to move, the less important one yields (and of
   equals the one configured later), until there is a way or only the most important is left.
+- `step`: a class weight would change by more than `max_step_ratio`. If no other arm that is left is within a step,
+  none is masked by it: the guard then clamps the way towards the target, and the next cycle goes on from there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -80,10 +80,10 @@ def mask(
     if changes_left is not None and changes_left <= 0:
         drop("rate", moves)
     drop("same", _duplicates(moves, in_force, present))
+    drop("no_harm", _harmful(moves, current, classes, settings))
     far = [arm for arm in moves if not _is_within_step(arm, current, limits)]
     if len(far) < len(moves):
         drop("step", far)
-    drop("no_harm", _harmful(moves, current, classes, settings))
     return Masked(allowed=(stay, *moves), reasons=reasons)
 
 

@@ -463,3 +463,13 @@ async def test_i8_an_order_to_stand_still_that_the_guard_missed_is_kept_until_it
         await h.inject(command(verb="mode", mode="active", id="go"))
         await h.inject(*at(h, 3))
         assert tree.weight(API) == "2000"
+
+
+@pytest.mark.parametrize("weight", [0, 9, 10_001, -5])
+async def test_i2_a_verdict_with_a_weight_out_of_bounds_is_not_carried_out_whoever_sent_it(
+    tree, journal, faults, weight
+):
+    async with actuator(tree, journal) as h:
+        await h.inject(*at(h, 1, weights={CRITICAL: weight, BATCH: 100}))
+        assert outcomes(h) == [(1, "skipped", "bounds")]
+    assert faults.attempts == []

@@ -116,6 +116,7 @@ async def actuator(tree: Tree, journal: Path, settings=None, **options):
         "host.pods_root": PODS_ROOT,
         "host.proc_root": str(tree.proc),
         "host.simulated": True,
+        "weights.min_weight": 10,
         "actuator.journal": str(journal),
         **(settings or {}),
     }

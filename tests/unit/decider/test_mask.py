@@ -164,14 +164,24 @@ def test_what_is_alone_says_which_reasons_leave_only_it(here):
     assert masked(here, changes_left=0).why_alone() == "all else is masked: rate"
 
 
-def test_all_reasons_that_leave_no_choice_are_named():
+def test_what_would_harm_leaves_no_choice_near_or_far():
     arms = (
         Arm("here", weights(10_000, 100, 100)),
         Arm("less", weights(3162, 100, 100)),
         Arm("far", weights(100, 100, 100)),
     )
     result = masked(weights(10_000, 100, 100), {LC: SLOW, D: FINE, B: ClassState(pods=1)}, arms)
-    assert result.why_alone() == "all else is masked: step, no_harm"
+    assert result.why_alone() == "all else is masked: no_harm"
+
+
+def test_a_way_out_that_is_far_is_open_where_everything_near_would_harm():
+    """A batch pod that somebody else set to 555 and that is left alone: the arms with batch at 100 are beyond a step,
+    the ones within it take from the class that misses its objective.
+    """
+    arms = (Arm("near", weights(100, 100, 555)), Arm("far", weights(10_000, 100, 100)))
+    result = masked(weights(316, 100, 555), {LC: SLOW, D: FINE, B: ClassState(pods=1)}, arms)
+    assert [arm.name for arm in result.allowed] == ["hold", "far"]
+    assert result.reasons == {"near": "no_harm"}
 
 
 def test_a_lonely_class_is_told_so():

@@ -29,6 +29,7 @@ def test_outcomes_are_counted_once_each():
         Actuation(**ID, cycle=3, outcome="applied"),
         Actuation(**ID, cycle=3, outcome="rolled_back"),
         Actuation(**ID, cycle=4, outcome="held"),
+        Actuation(**ID, cycle=5, outcome="skipped", rule="shadow"),
         Reward(**ID, cycle=3, outcome="joined", value=0.1),
         Reward(**ID, cycle=4, outcome="censored", reason="late"),
     ):
@@ -43,6 +44,7 @@ def test_outcomes_are_counted_once_each():
         "censored": 1,
         "learned": 1,
         "failed": 0,
+        "shadow": 1,
     }
 
 
