@@ -15,10 +15,12 @@ from hostfs.pods import find_pods_root
 from hostfs.pressure import Pressure, read_pressure
 from hostfs.run_queue import RunQueueReader
 from lab.cgroup_sandbox import SandboxUnavailable, find_base
+from runtime.config import load
 from runtime.errors import TrimtabError
+from runtime.host_roots import find_roots
 from runtime.nats_bus import connect, ignore_events
 from runtime.nats_server import find_binary
-from runtime.settings import BusSettings, mask_url
+from runtime.settings import BusSettings, HostSettings, mask_url
 
 Status = Literal["ok", "note", "bad"]
 
@@ -36,14 +38,15 @@ class Check:
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The verb's flags."""
     add_bus_flags(parser)
-    parser.add_argument("--proc-root", default="/proc", help="proc mount (default: /proc)")
+    parser.add_argument("--proc-root", help="proc mount (default: host.proc_root, /proc)")
     parser.add_argument("-o", "--output", choices=["table", "json", "jsonl"], default="table")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints all checks; 1 if any is bad."""
-    checks = examine(args.proc_root, bus_settings(args))
+    host = load({}, path=args.config).host
+    checks = examine(host, args.proc_root or host.proc_root, bus_settings(args))
     if args.output == "json":
         print(json.dumps([asdict(check) for check in checks], indent=2))
     elif args.output == "jsonl":
@@ -61,15 +64,32 @@ def run(args: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def examine(proc_root: str, bus: BusSettings) -> list[Check]:
+def examine(host: HostSettings, proc_root: str, bus: BusSettings) -> list[Check]:
     """All checks. Nothing is made, moved, ended or removed."""
+    is_configured = host.cgroup_root is not None or host.pods_root is not None
     return [
-        *_cgroup(proc_root),
+        *(_configured(host) if is_configured else _cgroup(proc_root)),
         _pressure(proc_root),
         _run_queue(proc_root),
         _server_binary(),
         asyncio.run(_bus(bus)),
     ]
+
+
+def _configured(host: HostSettings) -> list[Check]:
+    """The roots that the configuration names."""
+    try:
+        roots = find_roots(host)
+    except TrimtabError as error:
+        what, _, way_out = str(error).partition("; ")
+        return [Check("cgroup", "bad", what, way_out or None)]
+    kind = "a simulated node" if host.simulated else "v2"
+    checks = [Check("cgroup", "ok", f"{kind} at {roots.cgroup_root}"), Check("pods root", "ok", roots.pods_root)]
+    if roots.read_only is not None:
+        checks.append(Check("writable", "bad", roots.read_only, "mount the pods root writable into the actuator"))
+    elif not os.access(os.path.join(roots.cgroup_root, roots.pods_root), os.W_OK, effective_ids=True):
+        checks.append(Check("writable", "bad", "this user may not write there", "run it as root, as the actuator is"))
+    return checks
 
 
 def _cgroup(proc_root: str) -> list[Check]:

@@ -540,6 +540,15 @@ async def test_doctor_shows_one_check_a_line_and_no_password(tmp_path: Path) -> 
     assert "hush" not in ended.out + ended.err
 
 
+async def test_doctor_looks_where_the_configuration_points(node: Node) -> None:
+    ended = await run("doctor", "-o", "json", "--config", node.config("bus", url="nats://127.0.0.1:1"), **IMPATIENT)
+    checks = {check["name"]: check for check in json.loads(ended.out)}
+    assert checks["cgroup"]["status"] == "ok"
+    assert checks["cgroup"]["found"].startswith("a simulated node at ")
+    assert checks["pods root"]["status"] == "ok"
+    assert ended.code == 0
+
+
 # ---- --print-config -------------------------------------------------------------------------------------------------
 
 
