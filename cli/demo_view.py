@@ -119,12 +119,14 @@ def closing_table(report: Report) -> str:
     ]
     counts = report.counts
     lines.append("")
+    where = "real cgroups" if report.backend == "cgroup" else "a SIMULATED node"
     lines.append(
-        f"{report.cycles} cycles on {'real cgroups' if report.backend == 'cgroup' else 'a SIMULATED node'}, "
-        f"{report.cpus} CPU{'s' if report.cpus != 1 else ''}: "
+        f"{report.cycles} cycles on {where}, {report.cpus} CPU{'s' if report.cpus != 1 else ''}, "
+        f"{counts['shadow']} of them in shadow before the loop was switched on:"
+    )
+    lines.append(
         f"{counts['applied']} applied, {counts['held']} held, {counts['refused']} refused, {counts['late']} late, "
-        f"{counts['shadow']} in shadow before the loop was switched on, "
-        f"{counts['rolled_back']} rolled back, {counts['censored']} not learned from"
+        f"{counts['rolled_back']} rolled back; {counts['censored']} cycles not learned from"
     )
     lines.append("every weight is what it was" if report.restored else "NOT every weight is what it was: see the logs")
     lines.append(f"the bus, message by message: {report.recording}")
