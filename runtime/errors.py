@@ -4,8 +4,7 @@ TrimtabError              1
 ├── ConfigError           2   a setting, a file or a flag is wrong
 ├── BusError              3
 │   ├── BusUnreachable    3   no server answered in time
-│   ├── BusDown           3   the connection is down at the moment: nothing is queued for later
-│   └── NotPersisted      3   a stream did not store what it should have
+│   └── BusDown           3   the connection is down at the moment: nothing is queued for later
 ├── ServerError           4   the embedded nats-server did not start or died
 ├── PortInUse             5   another process listens there
 └── HostError             6   this machine cannot do what was asked (cgroups, permissions)
@@ -38,10 +37,6 @@ class BusUnreachable(BusError):
 
 class BusDown(BusError):
     """The connection is down at the moment; the message was not sent and will not be sent later."""
-
-
-class NotPersisted(BusError):
-    """A stream did not store what it should have."""
 
 
 class ServerError(TrimtabError):

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-# nats-py imports aiohttp, for websockets, wherever it is installed: 5 MiB in each of five processes for nothing.
+# nats-py imports aiohttp, for websockets, wherever it is installed: 10 MiB in each of five processes for nothing.
 _aiohttp = sys.modules.get("aiohttp")
 sys.modules["aiohttp"] = None  # type: ignore[assignment]  # an import of it now fails, which nats-py expects
 from nats.aio.client import Client  # noqa: E402

@@ -29,7 +29,7 @@ class GuardConfig(Section, frozen=True, kw_only=True):
 
     min_requests: Annotated[int, Meta(ge=1)] = 100
     """Requests that a window needs before its P99 is evidence for a rollback. 100: the P99 of fewer is their maximum,
-    which rises by half between windows of equal weights (docs/adr/0009-evidence-for-a-rollback.md)."""
+    which rose by over a fifth in two of five windows without a change (docs/adr/0009-evidence-for-a-rollback.md)."""
 
     rollbacks_to_open: Annotated[int, Meta(ge=1, le=100)] = 3
     """Rollbacks within `rollback_window_seconds` that open the breaker: originals return and nothing is tried."""

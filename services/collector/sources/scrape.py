@@ -35,7 +35,10 @@ class Scraper:
         pages: dict[str, Series] = {}
         errors: dict[str, str] = {}
         if targets:
-            await asyncio.gather(*(self._one(workload, pages, errors) for workload in targets))
+            # One moment for all: with a timer each, a slot freed by the first to end would go to one that has no time
+            # left, and that one would be blamed for being slow.
+            deadline = asyncio.get_running_loop().time() + self._timeout
+            await asyncio.gather(*(self._one(workload, deadline, pages, errors) for workload in targets))
         self._slow = frozenset(
             uid for uid, word in errors.items() if word == "timeout" or (word == "queued" and uid in self._slow)
         )
@@ -46,10 +49,10 @@ class Scraper:
         if self._session is not None:
             await self._session.close()
 
-    async def _one(self, workload: Workload, pages: dict[str, Series], errors: dict[str, str]) -> None:
+    async def _one(self, workload: Workload, deadline: float, pages: dict[str, Series], errors: dict[str, str]) -> None:
         word = "queued"
         try:
-            async with asyncio.timeout(self._timeout), self._slots:
+            async with asyncio.timeout_at(deadline), self._slots:
                 word = "timeout"
                 body, content_type = await self._fetch(workload.metrics_url or "")
             names = (workload.latency_metric,) if workload.latency_metric else self._metrics

@@ -229,9 +229,8 @@ async def test_many_slow_endpoints_do_not_hold_up_the_others_twice():
     slow, good = Endpoint(handle=silent), Endpoint()
     async with running(slow, good), scraper(timeout_seconds=0.3, concurrency=2) as made:
         targets = [*(pod(f"s{n}", slow.url) for n in range(4)), *(pod(f"f{n}", good.url) for n in range(4))]
-        pages, errors = await made.scrape(targets)
-        assert not pages  # the slow ones hold both slots in the first round
-        assert set(errors.values()) <= {"queued", "timeout"}
+        _, errors = await made.scrape(targets)
+        assert sorted(errors.values()) == ["queued"] * 6 + ["timeout"] * 2
         for _ in range(3):
             pages, errors = await made.scrape(targets)
     assert set(pages) == {"f0", "f1", "f2", "f3"}
