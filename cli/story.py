@@ -56,6 +56,8 @@ def _classes(state: State) -> str:
         latency = seen.latency
         at_least = ">" if "p99" in latency.saturated else ""
         p99 = f" P99 {at_least}{latency.p99_seconds * 1000:.0f} ms" if latency.p99_seconds is not None else ""
+        if seen.judged_by == "pressure" and seen.waited_ratio is not None:
+            p99 = f" waited {seen.waited_ratio * 100:.0f} %"
         cores = f" {seen.cpu_cores:.2f} cores" if seen.cpu_cores is not None else ""
         weight = f" weight {seen.weight}" if seen.weight is not None else ""
         parts.append(f"{name}{p99}{cores}{weight}")

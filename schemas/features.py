@@ -26,6 +26,8 @@ CLASS_FEATURES: Final = (
     "pressure_ratio",
     "pressure_missing",
     "throttled_ratio",
+    "waited_ratio",
+    "waited_missing",
     "latency_log",
     "latency_missing",
     "over_ratio",

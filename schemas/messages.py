@@ -45,7 +45,9 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """Latency of one class over one window, merged over its pods. `None` means unknown and `reason` says why.
 
     `saturated` names the quantiles ("p95", "p99") that fell into the last bucket and are lower bounds only.
-    `over_ratio` is the fraction of requests above the class's objective.
+    `over_ratio` is the fraction of requests above the class's objective. `source` is what the numbers come from:
+    "histogram" (added up over the pods), "summary" (the worst pod, over the pods' own windows) or "mixed"; `pods` is how
+    many of the class's pods brought any.
     """
 
     p50_seconds: float | None = None
@@ -57,6 +59,11 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     over_ratio: float | None = None
     window_seconds: float | None = None
     reason: str | None = None
+    source: str | None = None
+    pods: Int = 0
+
+
+JudgedBy: TypeAlias = Literal["latency", "pressure"]
 
 
 class ClassState(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +74,11 @@ class ClassState(msgspec.Struct, frozen=True, kw_only=True):
     the part of the window in which some task of it waited for CPU, `throttled_ratio` the part in which its own limit
     held it (no weight cures that), both of the worst pod; `waited_ratio` is the worst pod's wait less its own
     throttling. `waited_for` names the classes that ran above their share meanwhile.
+
+    `run_delay` is the mean number of tasks of the worst pod that waited for a CPU, read where the kernel shows no
+    pressure; `waited_source` says which of the two ("pressure", "run_delay") `waited_ratio` was made of. `judged_by` is
+    the signal that tells whether the class keeps its objective: its latency, or, where it brings none, the pressure
+    ceiling `objective_pressure_ratio` on `waited_ratio`. `None` for a class that is not judged.
     """
 
     pods: Int = 0
@@ -81,6 +93,10 @@ class ClassState(msgspec.Struct, frozen=True, kw_only=True):
     latency: Latency = Latency(reason="no_source")
     waited_for: tuple[str, ...] = ()
     waited_ratio: float | None = None
+    run_delay: float | None = None
+    waited_source: str | None = None
+    objective_pressure_ratio: float | None = None
+    judged_by: JudgedBy | None = None
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,7 +74,11 @@ class ClassSettings(Section, frozen=True, kw_only=True):
     """Exact label values that put a pod into this class. Empty: the class's own name."""
 
     objective_p99_seconds: Seconds | None = None
-    """The P99 in seconds that this class should keep. Required for `latency`: without it nothing can be judged."""
+    """The P99 in seconds that this class should keep. `latency` needs this or a pressure ceiling, to be judged by."""
+
+    objective_pressure_ratio: Ratio | None = None
+    """Largest part of the time in which some task of its worst pod may wait for CPU, its own limit apart (0-1). Judges
+    the class where its pods bring no latency: no metrics endpoint, or no latency metric on the page."""
 
     violation_target_ratio: Ratio = 0.01
     """Fraction of requests that may be over the objective. 0.01, since the objective is a P99."""
@@ -84,8 +88,8 @@ class ClassSettings(Section, frozen=True, kw_only=True):
 
 
 DEFAULT_CLASSES: dict[str, ClassSettings] = {
-    "latency-critical": ClassSettings(objective_p99_seconds=0.1),
-    "default": ClassSettings(objective_p99_seconds=0.5, importance=0.5),
+    "latency-critical": ClassSettings(objective_p99_seconds=0.1, objective_pressure_ratio=0.1),
+    "default": ClassSettings(objective_p99_seconds=0.5, objective_pressure_ratio=0.3, importance=0.5),
     "batch": ClassSettings(kind="throughput"),
 }
 
@@ -139,10 +143,10 @@ class Shared(Section, frozen=True, kw_only=True):
                     f"classes: {name!r} is not a name for a class; use letters, digits, '-' and '_', and not 'node' "
                     f"(label_values may hold any text)"
                 )
-            if spec.kind == "latency" and spec.objective_p99_seconds is None:
+            if spec.kind == "latency" and spec.objective_p99_seconds is None and spec.objective_pressure_ratio is None:
                 raise SettingsError(
-                    f"classes.{name}: has no objective; set classes.{name}.objective_p99_seconds (seconds), "
-                    f"or kind: throughput if it has none"
+                    f"classes.{name}: has no objective; set classes.{name}.objective_p99_seconds (seconds) or "
+                    f"classes.{name}.objective_pressure_ratio (0-1), or kind: throughput if it has none"
                 )
             for value in spec.label_values or (name,):
                 if value in values:

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from schemas.settings import Ratio, Seconds, Section, SettingsError, Shared
+from services.collector.core.latency_source import unit_of
 
 
 class CollectorConfig(Section, frozen=True, kw_only=True):
@@ -22,9 +23,17 @@ class CollectorConfig(Section, frozen=True, kw_only=True):
         "http_server_requests_seconds",
         "grpc_server_handling_seconds",
         "rpc_server_duration_seconds",
+        "rpc_server_call_duration_seconds",
+        "http_server_duration_milliseconds",
+        "rpc_server_duration_milliseconds",
+        "http_request_duration_milliseconds",
+        "http_request_duration_ms",
         "request_duration_seconds",
+        "http_requests_duration_seconds",
+        "istio_request_duration_milliseconds",
     )
-    """Histograms that are looked for, in this order, where a workload names none."""
+    """What is looked for on a page, in this order, where a workload names none: first as histograms, then as summaries.
+    The unit is the one at the end of the name."""
 
     scrape_timeout_seconds: Seconds = 1.0
     """Seconds for one scrape in all: connecting, headers and body. 1.0: half of the settle time."""
@@ -34,6 +43,22 @@ class CollectorConfig(Section, frozen=True, kw_only=True):
 
     scrape_concurrency: Annotated[int, Meta(ge=1, le=256)] = 16
     """Most scrapes at one time."""
+
+    tls_ca_file: str | None = None
+    """PEM file of the authorities that pods' certificates are checked against. None: the system's. Read again when it
+    changes, as the other two."""
+
+    tls_cert_file: str | None = None
+    """PEM file of the certificate (and its chain) that is shown to pods that ask for one. None: none is."""
+
+    tls_key_file: str | None = None
+    """PEM file of its key. None: the key is in `tls_cert_file`."""
+
+    tls_server_name: str | None = None
+    """Name that pods' certificates must have. None: the host in the URL, which for a pod is its IP address."""
+
+    tls_verify: bool = True
+    """Whether certificates are checked at all. True: a page from somebody else would steer the node."""
 
     min_requests: Annotated[int, Meta(ge=1)] = 20
     """Requests that a window needs for its quantiles. Below it the window before a decision grows."""
@@ -61,5 +86,13 @@ class CollectorConfig(Section, frozen=True, kw_only=True):
                 f"collector.scrape_timeout_seconds: two scrapes of {self.scrape_timeout_seconds} s, settling and "
                 f"deciding make {cycle:g} s, more than loop.tick_seconds {loop.tick_seconds}; shorten one"
             )
+        if self.tls_key_file is not None and self.tls_cert_file is None:
+            raise SettingsError("collector.tls_key_file: is set and collector.tls_cert_file is not; name both")
+        for name in self.latency_metrics:
+            if unit_of(name) is None:
+                raise SettingsError(
+                    f"collector.latency_metrics: {name!r} does not end in a unit of time, as in _seconds; name it at "
+                    f"the workloads that have it, with its unit"
+                )
         if not self.class_labels:
             raise SettingsError("collector.class_labels: is empty; name at least one label key")

@@ -13,11 +13,13 @@ from services.collector.config import CollectorConfig
 from services.collector.core.features import features
 from services.collector.core.in_force import Ordered, ordered_after
 from services.collector.core.latency import LatencyWindows
+from services.collector.core.targets import targets
 from services.collector.core.view import Raw, Seen, View
 from services.collector.core.workload import classify
 from services.collector.metrics import CollectorMetrics
 from services.collector.sources.kernel import Kernel
 from services.collector.sources.scrape import Scraper
+from services.collector.sources.tls import TlsContext
 from services.collector.sources.workloads import StaticFile, WorkloadSource
 
 _UNDONE = frozenset({"rolled_back", "restored"})
@@ -44,6 +46,13 @@ class CollectorService:
             max_bytes=config.scrape_max_bytes,
             concurrency=config.scrape_concurrency,
             metrics=config.latency_metrics,
+            tls=TlsContext(
+                ca_file=config.tls_ca_file,
+                cert_file=config.tls_cert_file,
+                key_file=config.tls_key_file,
+                verify=config.tls_verify,
+            ),
+            tls_server_name=config.tls_server_name,
         )
         self._view = View(
             shared.classes,
@@ -132,7 +141,9 @@ class CollectorService:
             labels, specs = self._config.class_labels, self._shared.classes
             classified = [(workload, classify(workload.labels, labels, specs)) for workload in workloads]
         with step.labels("collect").time(), self._metrics.collect.labels("metrics").time():
-            pages, errors = await self._scraper.scrape(workloads)
+            places = targets(workloads)
+            pages, errors = await self._scraper.scrape(places.found.values())
+        errors |= places.refused
         with self._metrics.collect.labels("kernel").time():
             sweep = self._kernel.sweep(workload.group for workload in workloads)
         for word in errors.values():
@@ -156,6 +167,8 @@ class CollectorService:
                     proc_stat=sweep.proc_stat,
                     node_pressure_usec=sweep.node_pressure_usec,
                     cpus=cpus,
+                    scrape_errors=errors,
+                    run_delays=sweep.run_delays,
                 ),
                 may_grow=may_grow,
                 ordered=self._ordered,

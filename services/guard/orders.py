@@ -13,10 +13,9 @@ class Orders:
 
     async def roll_back(self, about: Message, regression: Regression, weights: dict[str, int] | None) -> None:
         """Orders back the weights from before the change of this cycle."""
-        before, after = regression.before_seconds, regression.after_seconds
-        rise = (after / before - 1.0) * 100
-        reason = f"{regression.name}: P99 {before * 1000:.1f} ms -> {after * 1000:.1f} ms (+{rise:.0f} %)"
-        sent = await self._send(about, "rollback", "regression", reason, weights=weights, p99=(before, after))
+        reason = str(regression)
+        p99 = (regression.before, regression.after) if regression.signal == "latency" else (None, None)
+        sent = await self._send(about, "rollback", "regression", reason, weights=weights, p99=p99)
         self._context.log.info("rolled_back", cycle=about.cycle, reason=reason, sent=sent)
 
     async def restore(self, about: Message | None, why: str, reason: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.messages import ClassState, Latency, PodState
+from schemas.objective import judged_by
 from schemas.profile import on_profile_scale
 from schemas.settings import ClassSettings, WeightSettings
 from services.collector.core.in_force import Ordered, is_in_force
@@ -43,7 +44,9 @@ def class_states(  # noqa: PLR0917 - a pure core takes all it needs
     states: dict[str, ClassState] = {}
     for name, spec in specs.items():
         group = members[name]
-        waited = _largest([_waited(pod.rates) for pod in group])
+        waits = [(wait, pod.rates) for pod in group if (wait := pod.rates.waited_ratio) is not None]
+        waited, worst = max(waits, key=lambda found: found[0]) if waits else (None, None)
+        latency = latencies.get(name, Latency(reason="no_source")) if group else Latency(reason="no_pods")
         states[name] = ClassState(
             pods=len(group),
             weight=scale.get(name),
@@ -54,9 +57,13 @@ def class_states(  # noqa: PLR0917 - a pure core takes all it needs
             throttled_ratio=_largest([pod.rates.throttled_ratio for pod in group]),
             memory_bytes=_total([pod.memory_bytes for pod in group]),
             objective_seconds=spec.objective_p99_seconds,
-            latency=latencies.get(name, Latency(reason="no_source")) if group else Latency(reason="no_pods"),
+            latency=latency,
             waited_for=_who_ran(name, used, shares, cpus) if (waited or 0.0) > _WAITED else (),
             waited_ratio=waited,
+            run_delay=_largest([pod.rates.run_delay for pod in group]),
+            waited_source=None if worst is None else "run_delay" if worst.pressure_ratio is None else "pressure",
+            objective_pressure_ratio=spec.objective_pressure_ratio,
+            judged_by=judged_by(latency, spec) if group else None,
         )
     return states
 
@@ -75,13 +82,6 @@ def _who_ran(
     }
     above = sorted((name for name, ratio in excess.items() if ratio > _ABOVE), key=lambda name: -excess[name])
     return tuple(above or sorted(cores_of, key=lambda name: -cores_of[name])[:1])
-
-
-def _waited(rates: GroupRates) -> float | None:
-    """The part of the window in which the pod waited for others, not for its own limit."""
-    if rates.pressure_ratio is None:
-        return None
-    return max(0.0, rates.pressure_ratio - (rates.throttled_ratio or 0.0))
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

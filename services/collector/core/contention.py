@@ -19,15 +19,17 @@ def contention(
     pressure_limit: float,
     run_queue_limit: float,
 ) -> Contention:
-    """The verdict and its reason. What the classes waited decides where the kernel has pressure per group, less
-    the time in which a pod was held by its own limit (no weight cures that); else the run queue on a busy node, less
-    the one task per CPU that runs where the source counts those too; else it is unknown, which counts as none.
+    """The verdict and its reason. What the classes waited decides where the kernel tells it (pressure or run delay per
+    group), less the time in which a pod was held by its own limit (no weight cures that); else the run queue on a busy
+    node, less the one task per CPU that runs where the source counts those too; else it is unknown, which counts as
+    none.
     """
     waits = {name: seen.waited_ratio for name, seen in classes.items() if seen.waited_ratio is not None}
     if waits:
         worst = max(waits, key=lambda name: waits[name])
         contended = waits[worst] >= pressure_limit
-        reason = f"{worst} waited {waits[worst] * 100:.0f} % of the time"
+        by_delay = " (run delay)" if classes[worst].waited_source == "run_delay" else ""
+        reason = f"{worst} waited {waits[worst] * 100:.0f} % of the time{by_delay}"
     elif run_queue is not None and run_queue_source != "pressure":
         waiting = max(0.0, run_queue - 1.0) if run_queue_source in _RUNNABLE else run_queue
         contended = waiting >= run_queue_limit and (busy_ratio is None or busy_ratio >= _BUSY_RATIO)

@@ -1,85 +1,174 @@
-"""A metrics page to histogram series, with the well-kept parsers, on only the lines that matter."""
+"""A metrics page to samples of one metric: only its lines are read, and their labels by the well-kept parsers.
+
+A page has thousands of lines and a latency metric a few hundred, the same ones in every scrape but for their values. So
+the lines are found by name, a pattern takes each apart at its quotes, and what a label text means is asked of
+`prometheus_client`'s parser for the page's format once and remembered.
+"""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Final
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.collector.core.histogram import Series
+from services.collector.core.page import Key
 
-MAX_BUCKETS: Final = 10_000
-"""Most bucket lines taken from one page: parsing that many costs about 0.2 s of CPU, and a page of the largest size
-that is allowed could cost ten times as much. A page with more has a label that it should not have.
-"""
+MAX_LINES: Final = 10_000
+"""Most lines taken from one page. A page with more has a label that it should not have."""
+
+MAX_SERIES: Final = 2_000
+"""Most series of one metric on one page: as many label texts may be new in every scrape, at 0.02 ms of CPU each."""
+
+_REMEMBERED: Final = 50_000
+
+_Place = TypeVar("_Place")
+
+_PAIR: Final = r'[^"=,{}]+="(?:[^"\\]|\\.)*+"[ \t]*'
+_VALUE: Final = r"[ \t]*(?P<value>[-+.0-9A-Za-z]++)(?:[ \t]+[-+.0-9eE]+)?[ \t]*(?:#[ \t]*\{.*)?\r?$"
+_PLAIN: Final = re.compile(rf"[ \t]*(?:\{{(?P<labels>(?:{_PAIR},)*+(?:{_PAIR})?[ \t]*)\}}|(?=[ \t])){_VALUE}")
+
+
+def _labelled(label: str) -> re.Pattern[str]:
+    """A line whose labels hold `label`; what stands before and after it is the series."""
+    own = rf'[ \t]*{label}[ \t]*=[ \t]*"(?P<own>[^"\\]*+)"[ \t]*'
+    return re.compile(rf"[ \t]*\{{(?P<before>(?:{_PAIR},)*?){own}(?P<after>(?:,{_PAIR})*+),?[ \t]*\}}{_VALUE}")
+
+
+_LABELLED: Final = {label: _labelled(label) for label in ("le", "quantile")}
 
 
 class ExpositionError(ValueError):
     """The page cannot be used; the text says why."""
 
 
-def parse_histogram(page: str, content_type: str, names: Sequence[str]) -> tuple[str, Series] | None:
-    """The first of `names` that the page has as a histogram: its name, and buckets by series; None if it has none.
+@dataclass
+class LabelTexts:
+    """What label texts mean, as far as they were seen: bounded, shared by all pods, one for each format."""
 
-    Raises ExpositionError for a page that is no exposition text, or whose series contradict themselves.
-    """
-    is_openmetrics = "openmetrics-text" in content_type.lower()
-    if is_openmetrics and not page.rstrip().endswith("# EOF"):
-        raise ExpositionError("an OpenMetrics page without # EOF: it was cut off")
-    for name in names:
-        lines = _lines_of(page, name)
-        if not lines:
-            continue
-        text = "\n".join(lines) + ("\n# EOF\n" if is_openmetrics else "\n")
+    is_openmetrics: bool
+    _keys: dict[str, Key] = field(default_factory=dict)
+
+    def key(self, text: str) -> Key:
+        """The labels in a text such as `method="GET",code="200"`, in order. Raises ExpositionError."""
+        key = self._keys.get(text)
+        if key is None:
+            if len(self._keys) >= _REMEMBERED:
+                self._keys.clear()  # those in use come back with the next scrape
+            key = self._keys[text] = self._read(text)
+        return key
+
+    def _read(self, text: str) -> Key:
+        line = f"labels{{{text}}} 0\n"
         try:
-            series = _series(_families(text, is_openmetrics=is_openmetrics), name)
-        except ExpositionError:
-            raise
+            families: Iterable[Metric] = (
+                openmetrics.text_string_to_metric_families(line + "# EOF\n")
+                if self.is_openmetrics
+                else text_string_to_metric_families(line)
+            )
+            (sample,) = [sample for family in families for sample in family.samples]
         except Exception as error:  # whatever a parser stumbles over is the page's fault
-            raise ExpositionError(f"{name}: {type(error).__name__}: {error}") from error
-        if series:
-            return name, series
-    return None
+            raise ExpositionError(f"labels {text[:80]!r}: {type(error).__name__}: {error}") from error
+        return tuple(sorted(f"{name}={value}" for name, value in sample.labels.items()))
 
 
-def _lines_of(page: str, name: str) -> list[str]:
-    """Lines of one histogram, none if it has no bucket: a page of thousands of samples is parsed only where it matters.
+class Exposition:
+    """One metrics page. Raises ExpositionError where it contradicts itself or its format."""
 
-    Lines end at newlines alone: a label's value may hold other characters at which Python would split.
-    """
-    bucket, kind = f"{name}_bucket", f"# TYPE {name} "
-    if bucket not in page:
-        return []
-    lines = [line for line in page.split("\n") if line.startswith((bucket, kind))]
-    buckets = [line for line in lines if line.startswith(bucket) and line[len(bucket) : len(bucket) + 1] in "{ \t"]
-    if len(buckets) > MAX_BUCKETS:
-        raise ExpositionError(f"{name}: {len(buckets)} buckets, more than {MAX_BUCKETS}")
-    return [line for line in lines if line.startswith(kind)][:1] + buckets if buckets else []
+    def __init__(self, page: str, labels: LabelTexts) -> None:
+        if labels.is_openmetrics and not page.rstrip().endswith("# EOF"):
+            raise ExpositionError("an OpenMetrics page without # EOF: it was cut off")
+        self._page = page
+        self._labels = labels
+
+    def by_bound(self, sample: str, label: str) -> dict[Key, dict[float, float]]:
+        """The samples of this name that have `label` ("le" or "quantile"): their values by the label's number and by
+        series. NaN stays NaN.
+        """
+        found: dict[tuple[str, str], dict[float, float]] = {}
+        for match in self._matches(sample, _LABELLED[label]):
+            before, own, after, value = match.group("before", "own", "after", "value")
+            numbers = found.get((before, after))
+            if numbers is None:
+                numbers = found[before, after] = {}
+            _put(numbers, _number(own, sample), _number(value, sample), sample)
+        series: dict[Key, dict[float, float]] = {}
+        for (before, after), numbers in found.items():
+            key = self._labels.key((before + after.lstrip(", \t")).rstrip(", \t"))
+            known = series.setdefault(key, numbers)
+            if known is not numbers:  # the same labels in another order
+                for bound, count in numbers.items():
+                    _put(known, bound, count, sample)
+            if len(series) > MAX_SERIES:
+                raise ExpositionError(f"{sample}: more than {MAX_SERIES} series")
+        return series
+
+    def by_series(self, sample: str) -> dict[Key, float]:
+        """The samples of this name, such as `…_count`, by series."""
+        found: dict[Key, float] = {}
+        for match in self._matches(sample, _PLAIN):
+            _put(
+                found, self._labels.key((match["labels"] or "").rstrip(", \t")), _number(match["value"], sample), sample
+            )
+            if len(found) > MAX_SERIES:
+                raise ExpositionError(f"{sample}: more than {MAX_SERIES} series")
+        return found
+
+    def total(self, sample: str) -> float | None:
+        """The sum of the samples of this name, such as `…_sum`; None without one."""
+        values = [_number(match["value"], sample) for match in self._matches(sample, _PLAIN)]
+        return sum(values) if values else None
+
+    def has(self, sample: str) -> bool:
+        """Whether there is a sample of this name."""
+        return next(self._places(sample), None) is not None
+
+    def histograms(self, most: int) -> list[str]:
+        """Names of the first few histograms on the page, to tell a person what could be meant."""
+        names = dict.fromkeys(re.findall(r"^([A-Za-z_:][A-Za-z0-9_:]*)_bucket\{", self._page, re.MULTILINE))
+        return list(names)[:most]
+
+    def _matches(self, sample: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        page, lines = self._page, 0
+        for place in self._places(sample):
+            end = page.find("\n", place)
+            end = end if end >= 0 else len(page)
+            match = pattern.match(page, place, end)
+            if match is None:
+                if _PLAIN.match(page, place, end):
+                    continue  # a sample of that name without the label that is asked for
+                raise ExpositionError(f"{sample}: cannot read {page[place : min(end, place + 80)]!r}")
+            lines += 1
+            if lines > MAX_LINES:
+                raise ExpositionError(f"{sample}: more than {MAX_LINES} lines")
+            yield match
+
+    def _places(self, sample: str) -> Iterator[int]:
+        """Where the name ends, for each line that begins with it. Lines end at newlines alone: a label's value may hold
+        other characters at which Python would split.
+        """
+        page, size = self._page, len(sample)
+        at = page.find(sample)
+        while at >= 0:
+            end = at + size
+            starts_line = at == 0 or page[at - 1] == "\n" or not page[page.rfind("\n", 0, at) + 1 : at].strip(" \t")
+            if starts_line and page[end : end + 1] in ("{", " ", "\t"):
+                yield end
+            at = page.find(sample, end)
 
 
-def _families(text: str, *, is_openmetrics: bool) -> Iterable[Metric]:
-    read = openmetrics.text_string_to_metric_families if is_openmetrics else text_string_to_metric_families
-    families: Iterable[Metric] = read(text)
-    return families
+def _put(numbers: dict[_Place, float], place: _Place, value: float, sample: str) -> None:
+    """Keeps one value at each place; the same series twice with other numbers is no page to believe (PM-09)."""
+    known = numbers.setdefault(place, value)
+    if known != value and not (math.isnan(known) and math.isnan(value)):
+        raise ExpositionError(f"{sample}: two different values for one series: {known:g} and {value:g}")
 
 
-def _series(families: Iterable[Metric], name: str) -> dict[tuple[str, ...], dict[float, float]]:
-    found: dict[tuple[str, ...], dict[float, float]] = {}
-    for family in families:
-        for sample in family.samples:
-            if sample.name != f"{name}_bucket" or "le" not in sample.labels:
-                continue
-            key = tuple(sorted(f"{label}={value}" for label, value in sample.labels.items() if label != "le"))
-            bound, count = float(sample.labels["le"]), float(sample.value)
-            if not bound >= 0 or not math.isfinite(count) or count < 0:
-                raise ExpositionError(f"{name}: bucket le={sample.labels['le']} has count {sample.value}")
-            buckets = found.setdefault(key, {})
-            if bound in buckets and buckets[bound] != count:
-                raise ExpositionError(f"{name}: two different counts for le={sample.labels['le']}")
-            buckets[bound] = count
-    for buckets in found.values():
-        if math.inf not in buckets and buckets:
-            buckets[math.inf] = max(buckets.values())
-    return found
+def _number(text: str, sample: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ExpositionError(f"{sample}: {text[:32]!r} is no number") from error

@@ -47,6 +47,8 @@ def _class_features(seen: ClassState, spec: ClassSettings, cpus: int) -> dict[st
         "pressure_ratio": seen.pressure_ratio or 0.0,
         "pressure_missing": float(seen.pressure_ratio is None),
         "throttled_ratio": seen.throttled_ratio or 0.0,
+        "waited_ratio": seen.waited_ratio or 0.0,
+        "waited_missing": float(seen.waited_ratio is None),
         "latency_log": _log2(latency.p99_seconds, spec.objective_p99_seconds) / _LATENCY_OCTAVES,
         "latency_missing": float(latency.p99_seconds is None),
         "over_ratio": latency.over_ratio or 0.0,

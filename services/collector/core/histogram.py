@@ -1,20 +1,17 @@
 """Latency from cumulative histograms: what was added between two scrapes, merged over series and pods, then asked.
 
-A series that went back in any bucket, or has other buckets than before, was reset and counts from zero; a new series
-of a known pod counts whole; a pod's first scrape is a baseline and adds nothing, and so is a page that shares no series
-with the one before. Bounds are numbers, so le="1" and le="1.0" are one bucket.
+A series that went back in any bucket was reset and counts from zero; a new series of a known pod counts whole, one that
+comes back after a gap is a baseline; a pod's first scrape is a baseline and adds nothing, and so is a page that shares no
+series with the one before. Bounds are numbers, so le="1" and le="1.0" are one bucket; a bound that was not there before
+waits for the next scrape.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-Buckets = Mapping[float, float]
-"""Cumulative counts by upper bound in seconds; `inf` holds all."""
-
-Series = Mapping[tuple[str, ...], Buckets]
-"""The histogram's series of one pod, by their labels."""
+from services.collector.core.page import Buckets, Key, Series
 
 
 @dataclass(frozen=True)
@@ -25,21 +22,22 @@ class Quantile:
     saturated: bool = False
 
 
-def added(previous: Series | None, current: Series) -> dict[float, float] | None:
+def added(previous: Series | None, current: Series, gone: Collection[Key] = ()) -> dict[float, float] | None:
     """Cumulative counts added between two scrapes of one pod, summed over its series; None where there is nothing to
-    compare with.
+    compare with. `gone` are series that were there before the previous scrape and not in it.
     """
     if previous is None or previous.keys().isdisjoint(current.keys()):
         return None
-    parts = [_added_to_series(previous.get(key), buckets) for key, buckets in current.items()]
-    return merge(part for part in parts if part)
+    return merge(_added_to_series(previous.get(key), buckets) for key, buckets in current.items() if key not in gone)
 
 
 def _added_to_series(previous: Buckets | None, current: Buckets) -> dict[float, float]:
-    known = previous is not None and previous.keys() == current.keys()
-    if previous is None or not known or any(current[bound] < count for bound, count in previous.items()):
+    if previous is None:
         return _monotone(current)
-    return _monotone({bound: count - previous[bound] for bound, count in current.items()})
+    both = previous.keys() & current.keys()
+    if any(current[bound] < previous[bound] for bound in both):
+        return _monotone(current)
+    return _monotone({bound: current[bound] - previous[bound] for bound in both})
 
 
 def _monotone(buckets: Buckets) -> dict[float, float]:
@@ -83,8 +81,8 @@ def quantile(buckets: Buckets, q: float) -> Quantile | None:
 
 
 def over(buckets: Buckets, limit_seconds: float) -> float | None:
-    """The fraction of observations above a limit, linear inside the bucket that holds it. What lies in the last bucket
-    counts as above. None without observations.
+    """The fraction of observations above a limit, linear inside the bucket that holds it. None without observations,
+    and where some lie in the last bucket and that begins below the limit: how many of them are above is not known.
     """
     count = total(buckets)
     if count <= 0:
@@ -92,7 +90,9 @@ def over(buckets: Buckets, limit_seconds: float) -> float | None:
     below, lower = 0.0, 0.0
     for bound, cumulative in sorted(buckets.items()):
         if bound >= limit_seconds:
-            if math.isfinite(bound) and bound > lower:
+            if not math.isfinite(bound):
+                return None if cumulative > below else 0.0
+            if bound > lower:
                 below += (cumulative - below) * (limit_seconds - lower) / (bound - lower)
             break
         below, lower = max(below, cumulative), max(0.0, bound)

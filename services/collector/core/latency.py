@@ -2,19 +2,61 @@
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
 
 from schemas.messages import Latency
-from services.collector.core.histogram import Series, added, merge, over, quantile, total
+from services.collector.core.histogram import added, merge, over, quantile, total
+from services.collector.core.page import Buckets, HistogramPage, Key, Page, SummaryPage
+from services.collector.core.summary import Observed, observed, worst
+
+_QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_GONE: Final = 10_000
 
 
 @dataclass(frozen=True)
 class Interval:
-    """What one class served between two collections."""
+    """What one class served between two collections: histograms added up, summaries at their worst."""
 
     seconds: float
-    buckets: Mapping[float, float]
+    buckets: Buckets
+    summaries: Observed = field(default_factory=Observed)
+    pods: int = 0
+
+    @property
+    def requests(self) -> float:
+        """All of them."""
+        return total(self.buckets) + self.summaries.count
+
+
+@dataclass
+class _Pod:
+    """A pod's last page, and the series that were on an earlier one and not on it (the oldest are forgotten)."""
+
+    page: Page
+    gone: dict[Key, None] = field(default_factory=dict)
+
+    def advance(self, page: Page) -> Buckets | Observed | None:
+        """What the next page adds, None if it is no continuation; takes it in."""
+        before, self.page = self.page, page
+        if before.metric != page.metric:
+            self.gone.clear()
+            return None
+        part: Buckets | Observed | None = None
+        if isinstance(before, HistogramPage) and isinstance(page, HistogramPage):
+            part = added(before.series, page.series, self.gone)
+        elif isinstance(before, SummaryPage) and isinstance(page, SummaryPage):
+            part = observed(before.series, page.series, self.gone)
+        for key in before.series.keys() - page.series.keys():
+            self.gone[key] = None
+        for key in page.series:
+            self.gone.pop(key, None)
+        while len(self.gone) > _GONE:
+            del self.gone[next(iter(self.gone))]
+        return part
 
 
 @dataclass
@@ -23,26 +65,34 @@ class LatencyWindows:
 
     min_requests: int
     max_window_seconds: float
-    _pages: dict[str, Series] = field(default_factory=dict)
+    _pods: dict[str, _Pod] = field(default_factory=dict)
     _intervals: dict[str, deque[Interval]] = field(default_factory=dict)
 
-    def add(self, elapsed_seconds: float | None, pages: Mapping[str, tuple[str, Series]]) -> None:
-        """Takes in the pages of one collection: by uid, the pod's class and its series. Pods that are not in it have
-        gone or did not answer: their next page is a baseline again.
+    def add(self, elapsed_seconds: float | None, pages: Mapping[str, tuple[str, Page]]) -> None:
+        """Takes in the pages of one collection: by uid, the pod's class and its page. Pods that are not in it have gone
+        or did not answer: their next page is a baseline again.
         """
-        by_class: dict[str, list[Mapping[float, float]]] = {}
-        for uid, (name, series) in pages.items():
-            part = added(self._pages.get(uid), series)
+        self._pods = {uid: pod for uid, pod in self._pods.items() if uid in pages}
+        by_class: dict[str, list[Buckets | Observed]] = {}
+        part: Buckets | Observed | None
+        for uid, (name, page) in pages.items():
+            pod = self._pods.get(uid)
+            if pod is None:
+                self._pods[uid] = _Pod(page)
+                part = observed(None, page.series) if isinstance(page, SummaryPage) else None
+            else:
+                part = pod.advance(page)
             if part is not None:
                 by_class.setdefault(name, []).append(part)
-        self._pages = {uid: series for uid, (_, series) in pages.items()}
         if elapsed_seconds is None or elapsed_seconds <= 0:
             return
         for name in self._intervals.keys() - by_class.keys():
             del self._intervals[name]  # a window has no holes: what was before one is not added to what comes after
         for name, parts in by_class.items():
             intervals = self._intervals.setdefault(name, deque(maxlen=64))
-            intervals.append(Interval(elapsed_seconds, merge(parts)))
+            histograms = [part for part in parts if not isinstance(part, Observed)]
+            summaries = [part for part in parts if isinstance(part, Observed)]
+            intervals.append(Interval(elapsed_seconds, merge(histograms), worst(summaries), len(parts)))
 
     def forget_absent(self, classes: set[str]) -> None:
         """Drops classes that have no pods any more."""
@@ -57,40 +107,63 @@ class LatencyWindows:
         intervals = self._intervals.get(name)
         if not intervals:
             return Latency(reason="first_scrape")
-        seconds = 0.0
-        parts: list[Mapping[float, float]] = []
-        buckets: dict[float, float] = {}
+        parts: list[Interval] = []
+        seconds = requests = 0.0
         for interval in reversed(intervals):
             if parts and (not may_grow or seconds + interval.seconds > self.max_window_seconds):
                 break
-            parts.append(interval.buckets)
+            parts.append(interval)
             seconds += interval.seconds
-            buckets = merge(parts)
-            if total(buckets) >= self.min_requests:
+            requests += interval.requests
+            if requests >= self.min_requests:
                 break
-        return latency_of(buckets, seconds, objective_seconds, self.min_requests)
+        return latency_of(_joined(parts), objective_seconds, self.min_requests)
 
 
-def latency_of(
-    buckets: Mapping[float, float], seconds: float, objective_seconds: float | None, min_requests: int
-) -> Latency:
-    """The message's view of a merged histogram. Quantiles only from enough requests; the rest is a reason."""
-    count = int(total(buckets))
-    rate = count / seconds if seconds > 0 else None
-    if count < min_requests:
-        reason = "idle" if count == 0 else "few_requests"
-        return Latency(requests=count, requests_per_second=rate, window_seconds=seconds, reason=reason)
-    values = {label: quantile(buckets, q) for label, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))}
-    if any(value is None or not math.isfinite(value.seconds) for value in values.values()):
-        return Latency(requests=count, requests_per_second=rate, window_seconds=seconds, reason="no_buckets")
-    seconds_of = {label: value.seconds for label, value in values.items() if value is not None}
-    return Latency(
-        p50_seconds=seconds_of["p50"],
-        p95_seconds=seconds_of["p95"],
-        p99_seconds=seconds_of["p99"],
-        saturated=tuple(label for label, value in values.items() if value is not None and value.saturated),
+def _joined(parts: Iterable[Interval]) -> Interval:
+    intervals = list(parts)
+    return Interval(
+        sum(interval.seconds for interval in intervals),
+        merge(interval.buckets for interval in intervals),
+        worst(interval.summaries for interval in intervals),
+        intervals[0].pods,
+    )
+
+
+def latency_of(window: Interval, objective_seconds: float | None, min_requests: int) -> Latency:
+    """The message's view of a window. Quantiles only from enough requests; the rest is a reason."""
+    count = int(window.requests)
+    served = Latency(
         requests=count,
-        requests_per_second=rate,
-        over_ratio=over(buckets, objective_seconds) if objective_seconds is not None else None,
-        window_seconds=seconds,
+        requests_per_second=count / window.seconds if window.seconds > 0 else None,
+        window_seconds=window.seconds,
+        pods=window.pods,
+    )
+    if count < min_requests:
+        return replace(served, reason="idle" if count == 0 else "few_requests")
+    in_buckets, in_summaries = total(window.buckets) > 0, window.summaries.count > 0
+    seconds: dict[str, float | None] = {}
+    saturated: list[str] = []
+    for label, q in _QUANTILES.items():
+        merged = quantile(window.buckets, q) if in_buckets else None
+        if in_buckets and (merged is None or not math.isfinite(merged.seconds)):
+            return replace(served, reason="no_common_buckets")
+        said = window.summaries.quantiles.get(q)
+        known = [value for value in (merged.seconds if merged is not None else None, said) if value is not None]
+        seconds[label] = max(known, default=None)
+        if merged is not None and merged.saturated:
+            saturated.append(label)
+    if seconds["p99"] is None:
+        return replace(served, reason="idle")
+    judges = in_buckets and not in_summaries and objective_seconds is not None
+    over_ratio = over(window.buckets, objective_seconds) if judges and objective_seconds is not None else None
+    return replace(
+        served,
+        p50_seconds=seconds["p50"],
+        p95_seconds=seconds["p95"],
+        p99_seconds=seconds["p99"],
+        saturated=tuple(saturated),
+        over_ratio=over_ratio,
+        source="mixed" if in_buckets and in_summaries else "summary" if in_summaries else "histogram",
+        reason="beyond_buckets" if judges and over_ratio is None else None,
     )

@@ -4,21 +4,33 @@ A counter that went back, a group that was made anew and a first reading give no
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hostfs.cgroup import GroupReading
 from hostfs.pressure import Pressure
+from hostfs.tasks import run_delay_between
 
 _USEC = 1e6
 
 
 @dataclass(frozen=True)
 class GroupRates:
-    """One group in one window; None is unknown."""
+    """One group in one window; None is unknown. `run_delay` is the mean number of its tasks that waited, where the
+    kernel shows no pressure.
+    """
 
     cpu_cores: float | None = None
     pressure_ratio: float | None = None
     throttled_ratio: float | None = None
+    run_delay: float | None = None
+
+    @property
+    def waited_ratio(self) -> float | None:
+        """The part of the window in which it waited for others and not for its own limit: by pressure, else by run
+        delay (of several tasks that wait at once the sum, so at most 1 is taken).
+        """
+        waited = self.pressure_ratio if self.pressure_ratio is not None else self.run_delay
+        return None if waited is None else max(0.0, min(1.0, waited) - (self.throttled_ratio or 0.0))
 
 
 @dataclass
@@ -26,11 +38,24 @@ class Tally:
     """Holds the last reading of every group."""
 
     _last: dict[str, GroupReading] = field(default_factory=dict)
+    _last_delays: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
-    def advance(self, elapsed_seconds: float | None, readings: Mapping[str, GroupReading]) -> dict[str, GroupRates]:
+    def advance(
+        self,
+        elapsed_seconds: float | None,
+        readings: Mapping[str, GroupReading],
+        run_delays: Mapping[str, Mapping[int, int]] | None = None,
+    ) -> dict[str, GroupRates]:
         """Rates since the last call. Groups that are not in `readings` are forgotten."""
-        rates = {group: _rates(self._last.get(group), reading, elapsed_seconds) for group, reading in readings.items()}
-        self._last = dict(readings)
+        delays = run_delays or {}
+        rates: dict[str, GroupRates] = {}
+        for group, reading in readings.items():
+            before = self._last.get(group)
+            rates[group] = _rates(before, reading, elapsed_seconds)
+            if before is not None and before.inode == reading.inode and group in delays:
+                delay = run_delay_between(self._last_delays.get(group), delays[group], elapsed_seconds)
+                rates[group] = replace(rates[group], run_delay=delay)
+        self._last, self._last_delays = dict(readings), delays
         return rates
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from hostfs.cgroup import GroupReading
 from hostfs.run_queue import ProcStat, RunQueueSample, busy_ratio_between, run_queue_between
 from schemas.messages import ClassState, Contention, Latency, PodState
+from schemas.objective import NO_LATENCY
 from schemas.settings import ClassSettings, WeightSettings
 from services.collector.core.classes import PodReading, class_states
 from services.collector.core.contention import contention
-from services.collector.core.histogram import Series
 from services.collector.core.in_force import Ordered
 from services.collector.core.latency import LatencyWindows
+from services.collector.core.page import Page
 from services.collector.core.shares import effective_shares
 from services.collector.core.tally import GroupRates, Tally
 from services.collector.core.workload import Workload
@@ -21,17 +22,21 @@ _ACTIVE_CORES = 0.001
 
 @dataclass(frozen=True)
 class Raw:
-    """What the edges read at one moment (`at` in monotonic seconds)."""
+    """What the edges read at one moment (`at` in monotonic seconds). `pages` and `scrape_errors` are by uid: a pod that
+    is in neither is not scraped. `run_delays` are nanoseconds by group and thread, for groups without pressure.
+    """
 
     at: float
     workloads: Sequence[tuple[Workload, str | None]]
     groups: Mapping[str, GroupReading]
     without_controller: frozenset[str]
-    pages: Mapping[str, Series]
+    pages: Mapping[str, Page]
     run_queue: RunQueueSample | None
     proc_stat: ProcStat | None
     node_pressure_usec: int | None
     cpus: int
+    scrape_errors: Mapping[str, str] = field(default_factory=dict)
+    run_delays: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class View:
         what the last actuation put in force.
         """
         elapsed = raw.at - self._last.at if self._last is not None else None
-        rates = self._tally.advance(elapsed, raw.groups)
+        rates = self._tally.advance(elapsed, raw.groups, raw.run_delays)
         pods = self._pods(raw, rates)
         by_uid = {workload.uid: cls for workload, cls in raw.workloads}
         self.windows.add(elapsed, {uid: (cls, page) for uid, page in raw.pages.items() if (cls := by_uid.get(uid))})
@@ -79,12 +84,13 @@ class View:
         return seen
 
     def _latency(self, name: str, raw: Raw, *, may_grow: bool) -> Latency:
-        sources = [workload for workload, cls in raw.workloads if cls == name and workload.metrics_url]
-        if not sources:
+        members = [workload.uid for workload, cls in raw.workloads if cls == name]
+        if any(uid in raw.pages for uid in members):
+            return self.windows.latency(name, self.specs[name].objective_p99_seconds, may_grow=may_grow)
+        words = {raw.scrape_errors[uid].split(":", 1)[0] for uid in members if uid in raw.scrape_errors}
+        if not words:
             return Latency(reason="no_source")
-        if not any(workload.uid in raw.pages for workload in sources):
-            return Latency(reason="scrape_failed")
-        return self.windows.latency(name, self.specs[name].objective_p99_seconds, may_grow=may_grow)
+        return Latency(reason=min(words) if words <= NO_LATENCY else "scrape_failed")
 
     def _pods(self, raw: Raw, rates: Mapping[str, GroupRates]) -> list[PodReading]:
         weights = {group: reading.weight for group, reading in raw.groups.items() if reading.weight}

@@ -8,7 +8,11 @@ from schemas.settings import ClassSettings
 
 @dataclass(frozen=True)
 class Workload:
-    """One pod. `group` is its pod-level cgroup below the pods root; `metrics_url` may be None."""
+    """One pod. `group` is its pod-level cgroup below the pods root.
+
+    `metrics_url`, `latency_metric` and `latency_unit` are what somebody wrote out; else `annotations` say it, with the
+    pod's `address` (its IP) and the `ports` that its containers declare (core/targets.py).
+    """
 
     uid: str
     name: str
@@ -16,6 +20,10 @@ class Workload:
     labels: Mapping[str, str] = field(default_factory=dict)
     metrics_url: str | None = None
     latency_metric: str | None = None
+    latency_unit: str | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    address: str | None = None
+    ports: tuple[int, ...] = ()
 
 
 def classify(labels: Mapping[str, str], keys: Sequence[str], classes: Mapping[str, ClassSettings]) -> str | None:

@@ -1,12 +1,16 @@
-"""The kernel's files of one node, read in one sweep: every family on the way to a pod, and the run queue."""
+"""The kernel's files of one node, read in one sweep: every family on the way to a pod, and the run queue.
+
+Where a pod's group shows no pressure, how long its tasks waited is read task by task.
+"""
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from hostfs.cgroup import CgroupTree, GroupReading
 from hostfs.pressure import Pressure, read_pressure
 from hostfs.run_queue import ProcStat, RunQueueReader, RunQueueSample
+from hostfs.tasks import read_run_delays
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,7 @@ class Sweep:
     run_queue: RunQueueSample | None
     proc_stat: ProcStat | None
     node_pressure_usec: int | None
+    run_delays: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class Kernel:
@@ -27,10 +32,12 @@ class Kernel:
         self._tree = CgroupTree(os.path.join(cgroup_root, pods_root))
         self._run_queue = RunQueueReader(proc_root)
         self._pressure = os.path.join(proc_root, "pressure/cpu")
+        self._proc_root = proc_root
 
     def sweep(self, groups: Iterable[str]) -> Sweep:
         """Readings of these groups, of all their siblings and of the groups above them."""
-        parents = {ancestor for group in groups for ancestor in _ancestors(group)}
+        pods = set(groups)
+        parents = {ancestor for group in pods for ancestor in _ancestors(group)}
         readings: dict[str, GroupReading] = {}
         without: set[str] = set()
         for parent in sorted(parents):
@@ -40,6 +47,13 @@ class Kernel:
                 reading = self._tree.reading(child)
                 if reading is not None:
                     readings[child] = reading
+        delays = {
+            group: found
+            for group in sorted(pods)
+            if group in readings
+            and not isinstance(readings[group].pressure, Pressure)
+            and (found := read_run_delays(self._tree, group, self._proc_root)) is not None
+        }
         pressure = read_pressure(self._pressure)
         return Sweep(
             groups=readings,
@@ -47,6 +61,7 @@ class Kernel:
             run_queue=self._run_queue.sample(),
             proc_stat=self._run_queue.proc_stat(),
             node_pressure_usec=pressure.some.total_usec if isinstance(pressure, Pressure) else None,
+            run_delays=delays,
         )
 
 

@@ -1,80 +1,109 @@
 """Metrics pages over HTTP: one deadline for all of a scrape, a bounded body, and a slow endpoint costs only itself."""
 
 import asyncio
+import ssl
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 
-from services.collector.core.exposition import ExpositionError, parse_histogram
-from services.collector.core.histogram import Series
-from services.collector.core.workload import Workload
+from services.collector.core.exposition import Exposition, ExpositionError, LabelTexts
+from services.collector.core.latency_source import NoLatency, find_latency
+from services.collector.core.page import Page
+from services.collector.core.targets import Target
+from services.collector.sources.tls import TlsContext
 
 _ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.9,*/*;q=0.1"
 _CHUNK = 64 * 1024
 
 
 class Scraper:
-    """Scrapes workloads side by side. `pages` are histograms by uid, `errors` words by uid."""
+    """Scrapes targets side by side. `pages` are latency metrics by uid, `errors` words by uid."""
 
-    def __init__(self, *, timeout_seconds: float, max_bytes: int, concurrency: int, metrics: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        *,
+        timeout_seconds: float,
+        max_bytes: int,
+        concurrency: int,
+        metrics: tuple[str, ...],
+        tls: TlsContext | None = None,
+        tls_server_name: str | None = None,
+    ) -> None:
         self._timeout = timeout_seconds
         self._max_bytes = max_bytes
         self._slots = asyncio.Semaphore(concurrency)
         self._metrics = metrics
+        self._tls = tls
+        self._tls_server_name = tls_server_name
         self._session: aiohttp.ClientSession | None = None
         self._slow: frozenset[str] = frozenset()
+        self._labels = {form: LabelTexts(is_openmetrics=form) for form in (False, True)}
+        # Pages are read beside the event loop, which then answers in time; one after the other, so that they never
+        # take more than one core.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="pages")
 
-    async def scrape(self, workloads: Iterable[Workload]) -> tuple[dict[str, Series], dict[str, str]]:
-        """Pages and errors of the workloads that have a URL. Takes no longer than the timeout, queueing included.
+    async def scrape(self, targets: Iterable[Target]) -> tuple[dict[str, Page], dict[str, str]]:
+        """Pages and errors of the targets. Fetching takes no longer than the timeout, queueing included.
 
         Those that took up their time in vain queue behind the others the next time: however many they are, in the end
         they cost themselves.
         """
-        targets = [workload for workload in workloads if workload.metrics_url is not None]
-        targets.sort(key=lambda workload: workload.uid in self._slow)
-        pages: dict[str, Series] = {}
+        ordered = sorted(targets, key=lambda target: target.uid in self._slow)
+        pages: dict[str, Page] = {}
         errors: dict[str, str] = {}
-        if targets:
+        if ordered:
             # One moment for all: with a timer each, a slot freed by the first to end would go to one that has no time
             # left, and that one would be blamed for being slow.
             deadline = asyncio.get_running_loop().time() + self._timeout
-            await asyncio.gather(*(self._one(workload, deadline, pages, errors) for workload in targets))
+            await asyncio.gather(*(self._one(target, deadline, pages, errors) for target in ordered))
         self._slow = frozenset(
             uid for uid, word in errors.items() if word == "timeout" or (word == "queued" and uid in self._slow)
         )
         return pages, errors
 
     async def close(self) -> None:
-        """Closes kept connections."""
+        """Closes kept connections, and the thread that reads pages."""
+        self._reader.shutdown(wait=False, cancel_futures=True)
         if self._session is not None:
             await self._session.close()
 
-    async def _one(self, workload: Workload, deadline: float, pages: dict[str, Series], errors: dict[str, str]) -> None:
+    async def _one(self, target: Target, deadline: float, pages: dict[str, Page], errors: dict[str, str]) -> None:
         word = "queued"
         try:
-            async with asyncio.timeout_at(deadline), self._slots:
+            async with asyncio.timeout_at(deadline):
+                await self._slots.acquire()
+            try:
                 word = "timeout"
-                body, content_type = await self._fetch(workload.metrics_url or "")
-            names = (workload.latency_metric,) if workload.latency_metric else self._metrics
-            found = parse_histogram(body, content_type, names)
+                async with asyncio.timeout_at(deadline):
+                    body, content_type = await self._fetch(target.url)
+                # Still in its slot: no more pages wait to be read than are fetched at one time.
+                pages[target.uid] = await asyncio.get_running_loop().run_in_executor(
+                    self._reader, self._read, target, body, content_type
+                )
+            finally:
+                self._slots.release()
         except TimeoutError:
-            errors[workload.uid] = word
+            errors[target.uid] = word
         except aiohttp.ClientPayloadError as error:
-            errors[workload.uid] = f"unreadable: {' '.join(str(error).split())}"
+            errors[target.uid] = f"unreadable: {' '.join(str(error).split())}"
+        except (aiohttp.ClientConnectorSSLError, aiohttp.ClientConnectorCertificateError, ssl.SSLError) as error:
+            errors[target.uid] = f"tls: {' '.join(str(error).split())}"
         except (aiohttp.ClientError, OSError) as error:
-            errors[workload.uid] = f"unreachable: {type(error).__name__}"
+            errors[target.uid] = f"unreachable: {type(error).__name__}"
+        except NoLatency as error:
+            errors[target.uid] = str(error)
         except (ExpositionError, UnicodeDecodeError) as error:
-            errors[workload.uid] = f"unreadable: {error}"
+            errors[target.uid] = f"unreadable: {error}"
         except Exception as error:  # noqa: BLE001 - whatever an endpoint manages to break is its own loss
-            errors[workload.uid] = f"failed: {type(error).__name__}"
-        else:
-            if found is None:
-                errors[workload.uid] = "no_histogram"
-            else:
-                name, series = found  # the name is part of the key: another histogram is no continuation of this one
-                pages[workload.uid] = {(name, *labels): buckets for labels, buckets in series.items()}
+            errors[target.uid] = f"failed: {type(error).__name__}"
 
-    async def _fetch(self, url: str) -> tuple[str, str]:
+    def _read(self, target: Target, body: bytearray, content_type: str) -> Page:
+        labels = self._labels["openmetrics-text" in content_type.lower()]
+        page = Exposition(body.decode("utf-8"), labels)
+        return find_latency(page, target.metric, target.unit, self._metrics)
+
+    async def _fetch(self, url: str) -> tuple[bytearray, str]:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers={"Accept": _ACCEPT, "User-Agent": "trimtab"},
@@ -82,7 +111,13 @@ class Scraper:
                 connector=aiohttp.TCPConnector(limit=0, force_close=False),
                 trust_env=False,
             )
-        async with self._session.get(url, allow_redirects=False) as response:
+        context = self._tls.get() if self._tls is not None else None
+        async with self._session.get(
+            url,
+            allow_redirects=False,
+            ssl=context if context is not None else True,
+            server_hostname=self._tls_server_name if url.startswith("https:") else None,
+        ) as response:
             if response.status != 200:  # noqa: PLR2004 - HTTP's own number
                 raise ExpositionError(f"HTTP status {response.status}")
             body = bytearray()
@@ -90,4 +125,4 @@ class Scraper:
                 body += chunk
                 if len(body) > self._max_bytes:
                     raise ExpositionError(f"body too large: more than {self._max_bytes} bytes")
-            return body.decode("utf-8"), response.headers.get("Content-Type", "")
+            return body, response.headers.get("Content-Type", "")

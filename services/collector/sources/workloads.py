@@ -1,10 +1,12 @@
 """Where workloads come from: a protocol, and a static file. Kubernetes is another implementation."""
 
+import ipaddress
 import os
-from typing import Protocol
+from typing import Annotated, Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from hostfs.cgroup import check_group
 from runtime.config import read_file
@@ -31,6 +33,10 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     labels: dict[str, str] = {}
     metrics_url: str | None = None
     latency_metric: str | None = None
+    latency_unit: Literal["seconds", "milliseconds", "microseconds", "nanoseconds"] | None = None
+    annotations: dict[str, str] = {}
+    address: str | None = None
+    ports: tuple[Annotated[int, Meta(ge=1, le=65535)], ...] = ()
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +91,8 @@ def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
             raise ConfigError(f"{where}.uid: is empty; every pod needs one")
         if entry.metrics_url is not None and not _is_http(entry.metrics_url):
             raise ConfigError(f"{where}.metrics_url: {entry.metrics_url!r} is not an http(s) URL")
+        if entry.address is not None and not _is_address(entry.address):
+            raise ConfigError(f"{where}.address: {entry.address!r} is not an IP address")
         if any(other.uid == entry.uid or other.group == entry.group for other in found):
             raise ConfigError(f"{where}: uid {entry.uid!r} or group {entry.group!r} is listed twice; drop one")
         found.append(
@@ -95,6 +103,10 @@ def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
                 labels=entry.labels,
                 metrics_url=entry.metrics_url,
                 latency_metric=entry.latency_metric,
+                latency_unit=entry.latency_unit,
+                annotations=entry.annotations,
+                address=entry.address,
+                ports=entry.ports,
             )
         )
     return tuple(found)
@@ -106,6 +118,14 @@ def _is_http(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port beyond 65535, a bracket that is never closed
         return False
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 _QOS_GROUPS = frozenset({"kubepods", "guaranteed", "burstable", "besteffort"})

@@ -2,14 +2,15 @@
 
 One documented rule (PM-02, PM-05): only a comparison of two known, unsaturated numbers can say `keep` or `regressed`;
 an infinite or saturated value after a known one is `regressed` when its lower bound already is; everything else is
-`unknown`, which keeps the weights for the moment but is never evidence that they are good.
+`unknown`, which keeps the weights for the moment but is never evidence that they are good. A class that pressure judges
+is compared by how long it waited.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from schemas.messages import Latency, State
+from schemas.messages import ClassState, JudgedBy, Latency, State
 
 Evidence: TypeAlias = Literal["keep", "regressed", "unknown"]
 
@@ -29,17 +30,18 @@ def compare(before: float | None, after: float | None, limit_ratio: float, floor
 
 @dataclass(frozen=True)
 class Regression:
-    """One class that got worse: its P99s in seconds."""
+    """One class that got worse: its P99s in seconds, or its waits (0-1) where pressure judges it."""
 
     name: str
-    before_seconds: float
-    after_seconds: float
+    before: float
+    after: float
+    signal: JudgedBy = "latency"
 
-
-def _p99(latency: Latency, min_requests: int) -> tuple[float | None, bool]:
-    if latency.p99_seconds is None or latency.requests < min_requests:
-        return None, False
-    return latency.p99_seconds, "p99" in latency.saturated
+    def __str__(self) -> str:
+        rise = (self.after / self.before - 1.0) * 100
+        if self.signal == "pressure":
+            return f"{self.name}: waited {self.before * 100:.0f} % -> {self.after * 100:.0f} % (+{rise:.0f} %)"
+        return f"{self.name}: P99 {self.before * 1000:.1f} ms -> {self.after * 1000:.1f} ms (+{rise:.0f} %)"
 
 
 def find_regression(
@@ -47,26 +49,55 @@ def find_regression(
 ) -> tuple[Evidence, Regression | None]:
     """The worst regression over all classes with an objective, or what else the evidence says.
 
-    `keep` needs at least one class that says so and none that is unknown while it had requests before: a class that
-    vanished with its requests speaks for nothing, an idle one does not stand in the way.
+    `keep` needs at least one class that says so and none that is unknown while it had requests (or a known wait, where
+    pressure judges it) before: a class that vanished with its requests speaks for nothing, an idle one does not stand in
+    the way.
     """
     worst: Regression | None = None
     said: set[Evidence] = set()
     for name, then in before.classes.items():
-        if then.objective_seconds is None:
-            continue
         now = after.classes.get(name)
-        old, old_saturated = _p99(then.latency, min_requests)
-        new, new_saturated = _p99(now.latency, min_requests) if now is not None else (None, False)
-        evidence = compare(old, new, limit_ratio, floor_ratio * then.objective_seconds)
-        if old_saturated or (new_saturated and evidence == "keep"):
-            evidence = "unknown"
-        if evidence != "unknown" or then.latency.requests > 0:
+        if then.judged_by == "pressure":
+            old, new = then.waited_ratio, now.waited_ratio if now is not None else None
+            evidence, counts = _compare_waits(then, now, limit_ratio), old is not None
+        elif then.objective_seconds is not None:
+            old, new = then.latency.p99_seconds, now.latency.p99_seconds if now is not None else None
+            evidence = _compare_latencies(then, now, limit_ratio, floor_ratio, min_requests)
+            counts = then.latency.requests > 0
+        else:
+            continue
+        if evidence != "unknown" or counts:
             said.add(evidence)
         if evidence != "regressed" or old is None or new is None:
             continue
-        if worst is None or new / old > worst.after_seconds / worst.before_seconds:
-            worst = Regression(name, old, new)
+        if worst is None or new / old > worst.after / worst.before:
+            worst = Regression(name, old, new, then.judged_by or "latency")
     if worst is not None:
         return "regressed", worst
     return ("keep", None) if said == {"keep"} else ("unknown", None)
+
+
+def _compare_latencies(
+    then: ClassState, now: ClassState | None, limit_ratio: float, floor_ratio: float, min_requests: int
+) -> Evidence:
+    old, old_saturated = _p99(then.latency, min_requests)
+    new, new_saturated = _p99(now.latency, min_requests) if now is not None else (None, False)
+    evidence = compare(old, new, limit_ratio, floor_ratio * (then.objective_seconds or 0.0))
+    if old_saturated or (new_saturated and evidence == "keep"):
+        return "unknown"
+    return evidence
+
+
+def _compare_waits(then: ClassState, now: ClassState | None, limit_ratio: float) -> Evidence:
+    """As with latencies, and only above the ceiling: a wait is a small number of a short window, and what is allowed
+    is no harm.
+    """
+    if now is None or now.judged_by != "pressure" or now.waited_source != then.waited_source:
+        return "unknown"
+    return compare(then.waited_ratio, now.waited_ratio, limit_ratio, then.objective_pressure_ratio or 0.0)
+
+
+def _p99(latency: Latency, min_requests: int) -> tuple[float | None, bool]:
+    if latency.p99_seconds is None or latency.requests < min_requests:
+        return None, False
+    return latency.p99_seconds, "p99" in latency.saturated

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.messages import EXECUTED, Action, Actuation, ClassState, PodWrite, State, Verdict
-from schemas.objective import has_latency
+from schemas.objective import has_evidence
 from schemas.settings import ClassSettings
 
 _TELLING_REQUESTS = 5.0
@@ -103,9 +103,10 @@ def _no_contention(cycle: Cycle, *, required: bool) -> str | None:
 
 
 def _no_evidence(cycle: Cycle, classes: Mapping[str, ClassSettings], min_requests: int) -> str | None:
-    """The most important latency classes with pods must have been seen serving enough requests, and every throughput
-    class with pods must have been seen using CPU, or not: what is unknown is not nothing. A less important latency
-    class may be silent, but not fall silent: a starved class must not be paid for.
+    """The most important latency classes with pods must have been seen serving enough requests, or, where pressure
+    judges them, waiting or not; and every throughput class with pods must have been seen using CPU, or not: what is
+    unknown is not nothing. A less important latency class may be silent, but not fall silent: a starved class must not
+    be paid for.
     """
     assert cycle.after is not None
     seen = {name: cycle.after.classes[name] for name in classes if name in cycle.after.classes}
@@ -118,7 +119,11 @@ def _no_evidence(cycle: Cycle, classes: Mapping[str, ClassSettings], min_request
         if classes[name].importance < top:
             continue
         latency = seen[name].latency
-        if not has_latency(seen[name]):
+        if seen[name].judged_by == "pressure":
+            if not has_evidence(seen[name]):
+                return f"no_pressure: {name}"
+            continue
+        if not has_evidence(seen[name]):
             return f"no_latency: {name}: {latency.reason or 'unknown'}"
         if latency.requests < min_requests:
             return f"few_requests: {name}: {latency.requests}"
@@ -134,7 +139,7 @@ def _no_evidence(cycle: Cycle, classes: Mapping[str, ClassSettings], min_request
 def _fell_silent(before: ClassState, after: ClassState) -> bool:
     """Whether a class that was serving requests is not known to serve half as many now, and nothing else is known."""
     rate_before, rate_after = before.latency.requests_per_second, after.latency.requests_per_second
-    if has_latency(after) or rate_before is None or rate_before <= 0:
+    if has_evidence(after) or rate_before is None or rate_before <= 0:
         return False
     if rate_after is None:
         return True

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.messages import ClassState, State
-from schemas.objective import has_latency, is_violated
+from schemas.objective import has_evidence, is_violated
 from schemas.settings import ClassSettings
 
 _FULL_RANGE = math.log(100.0)
@@ -39,8 +39,13 @@ class Worth:
 def severity(seen: ClassState, spec: ClassSettings) -> float:
     """How badly a class misses its objective, 0-1, never less for a worse number: from the fraction of requests over
     it, which still tells bad from worse when the P99 is saturated, and from how many times the P99 is the objective
-    (32 times is the worst).
+    (32 times is the worst). Where pressure judges: the part of the way from the ceiling to waiting all the time.
     """
+    if seen.judged_by == "pressure":
+        ceiling = spec.objective_pressure_ratio
+        if ceiling is None or ceiling >= 1.0 or seen.waited_ratio is None:
+            return 0.0
+        return _unit((seen.waited_ratio - ceiling) / (1.0 - ceiling))
     latency, objective = seen.latency, spec.objective_p99_seconds
     octaves = 0.0
     if latency.p99_seconds is not None and objective is not None and latency.p99_seconds > objective:
@@ -82,7 +87,7 @@ def reward(
         if spec.kind == "throughput":
             throughput += _unit((seen.cpu_cores or 0.0) / max(1, min(_MOST_CPUS, after.contention.cpus)))
             continue
-        if not has_latency(seen):
+        if not has_evidence(seen):
             continue
         total += spec.importance
         if is_violated(seen, spec):

@@ -1,0 +1,168 @@
+"""Which metric of a page is the pod's latency, in which unit, and whether it can be believed (docs/operations.md).
+
+The order: the metric that the pod names, and no other; else the first of the configured names that the page has as a
+histogram; else the first that it has as a summary. A histogram comes first since histograms of several pods add up.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from services.collector.core.exposition import Exposition, ExpositionError
+from services.collector.core.page import Buckets, HistogramPage, Key, Page, SummaryPage, SummarySeries
+
+Word: TypeAlias = Literal["no_metric", "no_buckets", "no_count", "no_quantiles", "unit_unknown", "unit_suspect"]
+
+UNITS_PER_SECOND: Final[Mapping[str, float]] = {
+    "seconds": 1.0,
+    "milliseconds": 1e3,
+    "microseconds": 1e6,
+    "nanoseconds": 1e9,
+}
+"""Units of time by the word that a workload may give."""
+
+_UNIT_BY_SUFFIX: Final = {
+    "seconds": "seconds",
+    "sec": "seconds",
+    "secs": "seconds",
+    "milliseconds": "milliseconds",
+    "millis": "milliseconds",
+    "msec": "milliseconds",
+    "ms": "milliseconds",
+    "microseconds": "microseconds",
+    "micros": "microseconds",
+    "usec": "microseconds",
+    "us": "microseconds",
+    "nanoseconds": "nanoseconds",
+    "nanos": "nanoseconds",
+    "ns": "nanoseconds",
+}
+_SHOWN: Final = 3
+_LOOK_ON: Final = frozenset({"no_buckets", "no_count", "no_quantiles"})
+
+
+class NoLatency(Exception):
+    """The page is fine and gives no latency. `word` names the reason, the text says what to do about it."""
+
+    def __init__(self, word: Word, text: str) -> None:
+        super().__init__(f"{word}: {text}")
+        self.word = word
+
+
+def unit_of(metric: str, named: str | None = None) -> str | None:
+    """The unit that the workload names, else the one at the end of the metric's name; None if it says nothing."""
+    if named is not None:
+        return named
+    return _UNIT_BY_SUFFIX.get(metric.rpartition("_")[2].lower()) if "_" in metric else None
+
+
+def find_latency(page: Exposition, metric: str | None, unit: str | None, names: Sequence[str]) -> Page:
+    """The pod's latency. `metric` and `unit` are what the workload names, `names` what else is looked for.
+
+    Raises NoLatency, or ExpositionError for a metric that contradicts itself.
+    """
+    wanted = (metric,) if metric is not None else tuple(names)
+    useless: NoLatency | None = None
+    for is_there, read in ((_has_buckets, _histogram), (_has_summary, _summary)):
+        for name in wanted:
+            if is_there(page, name):
+                try:
+                    return read(page, name, _units_per_second(name, unit))
+                except NoLatency as error:
+                    if error.word not in _LOOK_ON:
+                        raise
+                    useless = useless or error
+    if useless is not None:
+        raise useless
+    there = ", ".join(page.histograms(_SHOWN))
+    what = f"no {metric}" if metric is not None else "none of collector.latency_metrics"
+    raise NoLatency("no_metric", f"{what} on the page; {f'it has {there}' if there else 'it has no histogram'}")
+
+
+def _has_buckets(page: Exposition, name: str) -> bool:
+    return page.has(f"{name}_bucket")
+
+
+def _has_summary(page: Exposition, name: str) -> bool:
+    return page.has(name) or (page.has(f"{name}_count") and not page.has(f"{name}_bucket"))
+
+
+def _units_per_second(metric: str, named: str | None) -> float:
+    unit = unit_of(metric, named)
+    if unit is None:
+        raise NoLatency("unit_unknown", f"{metric} does not end in a unit of time; set the workload's latency_unit")
+    if unit not in UNITS_PER_SECOND:
+        raise NoLatency("unit_unknown", f"the unit {unit!r} is not one of {', '.join(UNITS_PER_SECOND)}")
+    return UNITS_PER_SECOND[unit]
+
+
+def _histogram(page: Exposition, metric: str, per_second: float) -> Page:
+    found = page.by_bound(f"{metric}_bucket", "le")
+    counts: dict[Key, float] | None = None
+    series: dict[Key, Buckets] = {}
+    for key, buckets in found.items():
+        for bound, count in buckets.items():
+            if not bound >= 0 or not 0 <= count < math.inf:
+                raise ExpositionError(f"{metric}: the bucket le={bound:g} has the count {count:g}")
+        if math.inf not in buckets:
+            if counts is None:
+                counts = page.by_series(f"{metric}_count")
+            if key in counts:
+                _check_count(metric, counts[key])
+                buckets[math.inf] = max(counts[key], *buckets.values())
+        series[key] = {bound / per_second: count for bound, count in buckets.items()}
+    if not any(math.isfinite(bound) for buckets in series.values() for bound in buckets):
+        text = f"{metric} has no finite bucket; a native histogram needs classic buckets beside it to be read as text"
+        raise NoLatency("no_buckets", text)
+    if not all(math.inf in buckets for buckets in series.values()):
+        raise NoLatency("no_count", f"{metric} has neither a +Inf bucket nor a count: what is beyond cannot be told")
+    _check_unit(page, metric, per_second, series)
+    return HistogramPage(metric, series)
+
+
+def _check_unit(page: Exposition, metric: str, per_second: float, series: Mapping[Key, Buckets]) -> None:
+    """Raises NoLatency where most of what the pod ever counted lies beyond the last bucket, and its mean too: such a
+    histogram is fed another unit than its name says, or its buckets do not fit (PM-10). Nothing is guessed.
+
+    Over the pod's life and not over a window: a service that was fine and is now overloaded is no such case.
+    """
+    count = sum(buckets.get(math.inf, 0.0) for buckets in series.values())
+    last = max(bound for buckets in series.values() for bound in buckets if math.isfinite(bound))
+    within = sum(max((c for b, c in buckets.items() if math.isfinite(b)), default=0.0) for buckets in series.values())
+    if count <= 0 or within > count / 2:
+        return
+    observed = page.total(f"{metric}_sum")
+    if observed is None or not math.isfinite(observed):
+        return
+    mean_seconds = observed / per_second / count
+    if mean_seconds > last:
+        text = (
+            f"the mean of {metric} is {mean_seconds:g} s, beyond its last bucket of {last:g} s: it is fed another unit "
+            f"(then set the workload's latency_unit), or needs larger buckets"
+        )
+        raise NoLatency("unit_suspect", text)
+
+
+def _summary(page: Exposition, metric: str, per_second: float) -> Page:
+    quantiles = page.by_bound(metric, "quantile")
+    if not quantiles:
+        raise NoLatency("no_quantiles", f"{metric} has neither buckets nor quantiles; switch one of them on in the pod")
+    if not any(0.99 in of_series for of_series in quantiles.values()):  # noqa: PLR2004 - the P99
+        raise NoLatency("no_quantiles", f"the summary {metric} has no quantile 0.99; switch it on in the pod")
+    counts = page.by_series(f"{metric}_count")
+    series: dict[Key, SummarySeries] = {}
+    for key, of_series in quantiles.items():
+        if key not in counts:
+            raise NoLatency("no_count", f"the summary {metric} has no {metric}_count: an idle one cannot be told")
+        _check_count(metric, counts[key])
+        for quantile, value in of_series.items():
+            if not 0 <= quantile <= 1 or value < 0 or math.isinf(value):
+                raise ExpositionError(f"{metric}: the quantile {quantile:g} is {value:g}")
+        known = {q: value / per_second for q, value in of_series.items() if not math.isnan(value)}
+        series[key] = SummarySeries(counts[key], known)
+    return SummaryPage(metric, series)
+
+
+def _check_count(metric: str, count: float) -> None:
+    if not 0 <= count < math.inf:
+        raise ExpositionError(f"{metric}: the count is {count:g}")

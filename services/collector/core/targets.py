@@ -1,0 +1,112 @@
+"""Where each pod is scraped: one place at most, and a place belongs to one pod (PM-12).
+
+A `metrics_url` is taken as it stands. Else the annotations decide, as Prometheus users write them: `prometheus.io/port`
+(or `prometheus.io/scrape: "true"` and a single declared port), `prometheus.io/path` and `prometheus.io/scheme`. Pods on
+the host's network share its address: of several that lead to one place the one that declares the port has it, and if
+none or several do, nobody.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from services.collector.core.workload import Workload
+
+SCRAPE: Final = "prometheus.io/scrape"
+SCHEME: Final = "prometheus.io/scheme"
+PORT: Final = "prometheus.io/port"
+PATH: Final = "prometheus.io/path"
+METRIC: Final = "trimtab.dev/latency-metric"
+UNIT: Final = "trimtab.dev/latency-unit"
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_MAX_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One page to fetch for one pod, and what the pod says of its latency metric."""
+
+    uid: str
+    url: str
+    metric: str | None = None
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Targets by uid, and for pods that ask to be scraped and cannot be: the word and what to do, by uid."""
+
+    found: Mapping[str, Target]
+    refused: Mapping[str, str]
+
+
+def targets(workloads: Iterable[Workload]) -> Targets:
+    """The targets of all pods of a node."""
+    found: dict[str, Target] = {}
+    refused: dict[str, str] = {}
+    by_place: dict[tuple[str, int], list[Workload]] = defaultdict(list)
+    for workload in workloads:
+        try:
+            url = _url(workload)
+        except ValueError as error:
+            refused[workload.uid] = f"no_target: {error}"
+            continue
+        if url is not None:
+            metric = workload.latency_metric or workload.annotations.get(METRIC) or None
+            unit = workload.latency_unit or workload.annotations.get(UNIT) or None
+            found[workload.uid] = Target(workload.uid, url, metric and metric.removesuffix("_bucket"), unit)
+            by_place[_place(url)].append(workload)
+    for (host, port), pods in by_place.items():
+        for pod, others in _losers(pods, port, found):
+            del found[pod.uid]
+            refused[pod.uid] = f"shared_target: {host}:{port} is also the place of {others}; only one pod may have it"
+    return Targets(found, refused)
+
+
+def _losers(pods: list[Workload], port: int, found: Mapping[str, Target]) -> list[tuple[Workload, str]]:
+    """The pods that do not get the place that they lead to, and whom they share it with. URLs that were written out and
+    differ are places of their own: one exporter may have a page for each of several pods.
+    """
+    urls = [found[pod.uid].url for pod in pods]
+    if len(pods) == 1 or (all(pod.metrics_url is not None for pod in pods) and len(set(urls)) == len(urls)):
+        return []
+    owners = [pod for pod in pods if port in pod.ports]
+    losers = [pod for pod in pods if len(owners) != 1 or pod is not owners[0]]
+    return [(pod, ", ".join(sorted(other.name for other in pods if other is not pod)[:3])) for pod in losers]
+
+
+def _url(workload: Workload) -> str | None:
+    """Where the pod wants to be scraped, None if it does not. Raises ValueError with what is wrong."""
+    if workload.metrics_url is not None:
+        return workload.metrics_url
+    notes = workload.annotations
+    scrape = notes.get(SCRAPE, "").strip().lower()
+    if scrape not in ("", "true") or (not scrape and PORT not in notes):
+        return None
+    scheme, path = notes.get(SCHEME, "http").strip().lower() or "http", notes.get(PATH, "").strip() or "/metrics"
+    if scheme not in _DEFAULT_PORTS:
+        raise ValueError(f"{SCHEME} is {scheme!r}; http or https is expected")
+    if PORT in notes:
+        text = notes[PORT].strip()
+        port = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_PORT)) else 0
+        if not 0 < port <= _MAX_PORT:
+            raise ValueError(f"{PORT} is {text!r}; a number from 1 to {_MAX_PORT} is expected")
+    elif len(set(workload.ports)) == 1:
+        port = workload.ports[0]
+    else:
+        raise ValueError(f"the pod declares {len(set(workload.ports))} ports; name one with {PORT}")
+    if workload.address is None:
+        raise ValueError("the pod has no address yet")
+    host = f"[{workload.address}]" if ":" in workload.address else workload.address
+    url = f"{scheme}://{host}:{port}/{path.lstrip('/')}"
+    urlsplit(url)
+    return url
+
+
+def _place(url: str) -> tuple[str, int]:
+    """Host and port, so that two spellings of one place are one."""
+    parts = urlsplit(url)
+    return (parts.hostname or "").lower(), parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
