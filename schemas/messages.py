@@ -46,8 +46,8 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
     `saturated` names the quantiles ("p95", "p99") that fell into the last bucket and are lower bounds only.
     `over_ratio` is the fraction of requests above the class's objective. `source` is what the numbers come from:
-    "histogram" (added up over the pods), "summary" (the worst pod, over the pods' own windows) or "mixed"; `pods` is how
-    many of the class's pods brought any.
+    "histogram" (added up over the pods), "summary" (the worst pod, over the pods' own windows) or "mixed"; `pods` is
+    how many of the class's pods brought any.
     """
 
     p50_seconds: float | None = None

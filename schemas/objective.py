@@ -50,8 +50,8 @@ def is_violated(seen: ClassState, spec: ClassSettings) -> bool:
     """Whether a latency class is known to miss its objective.
 
     The fraction of requests over it decides alone where it is known, since it counts every request; else a P99 above
-    the objective does, or a lower bound at it. Where pressure judges, it is a wait above the ceiling. A throughput class
-    has no objective, and a class without pods or without evidence is not known to miss one.
+    the objective does, or a lower bound at it. Where pressure judges, it is a wait above the ceiling. A throughput
+    class has no objective, and a class without pods or without evidence is not known to miss one.
     """
     if spec.kind != "latency" or seen.pods <= 0 or not has_evidence(seen):
         return False

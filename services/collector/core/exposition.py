@@ -7,11 +7,10 @@ the lines are found by name, a pattern takes each apart at its quotes, and what 
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from prometheus_client import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -24,18 +23,20 @@ MAX_SERIES: Final = 2_000
 """Most series of one metric on one page: as many label texts may be new in every scrape, at 0.02 ms of CPU each."""
 
 _REMEMBERED: Final = 50_000
+_LEAD: Final = 16
+_AFTER_NAME: Final = frozenset("{ \t")
 
 _Place = TypeVar("_Place")
 
 _PAIR: Final = r'[^"=,{}]+="(?:[^"\\]|\\.)*+"[ \t]*'
-_VALUE: Final = r"[ \t]*(?P<value>[-+.0-9A-Za-z]++)(?:[ \t]+[-+.0-9eE]+)?[ \t]*(?:#[ \t]*\{.*)?\r?$"
-_PLAIN: Final = re.compile(rf"[ \t]*(?:\{{(?P<labels>(?:{_PAIR},)*+(?:{_PAIR})?[ \t]*)\}}|(?=[ \t])){_VALUE}")
+_VALUE: Final = r"[ \t]*([-+.0-9A-Za-z]++)(?:[ \t]+[-+.0-9eE]+)?[ \t]*(?:#[ \t]*\{.*)?\r?$"
+_PLAIN: Final = re.compile(rf"[ \t]*(?:\{{((?:{_PAIR},)*+(?:{_PAIR})?[ \t]*)\}}|(?=[ \t])){_VALUE}")
 
 
 def _labelled(label: str) -> re.Pattern[str]:
     """A line whose labels hold `label`; what stands before and after it is the series."""
-    own = rf'[ \t]*{label}[ \t]*=[ \t]*"(?P<own>[^"\\]*+)"[ \t]*'
-    return re.compile(rf"[ \t]*\{{(?P<before>(?:{_PAIR},)*?){own}(?P<after>(?:,{_PAIR})*+),?[ \t]*\}}{_VALUE}")
+    own = rf'[ \t]*{label}[ \t]*=[ \t]*"([^"\\]*+)"[ \t]*'
+    return re.compile(rf"[ \t]*\{{((?:{_PAIR},)*?){own}((?:,{_PAIR})*+),?[ \t]*\}}{_VALUE}")
 
 
 _LABELLED: Final = {label: _labelled(label) for label in ("le", "quantile")}
@@ -64,11 +65,8 @@ class LabelTexts:
     def _read(self, text: str) -> Key:
         line = f"labels{{{text}}} 0\n"
         try:
-            families: Iterable[Metric] = (
-                openmetrics.text_string_to_metric_families(line + "# EOF\n")
-                if self.is_openmetrics
-                else text_string_to_metric_families(line)
-            )
+            read = openmetrics.text_string_to_metric_families if self.is_openmetrics else text_string_to_metric_families
+            families = read(line + "# EOF\n" if self.is_openmetrics else line)
             (sample,) = [sample for family in families for sample in family.samples]
         except Exception as error:  # whatever a parser stumbles over is the page's fault
             raise ExpositionError(f"labels {text[:80]!r}: {type(error).__name__}: {error}") from error
@@ -89,12 +87,11 @@ class Exposition:
         series. NaN stays NaN.
         """
         found: dict[tuple[str, str], dict[float, float]] = {}
-        for match in self._matches(sample, _LABELLED[label]):
-            before, own, after, value = match.group("before", "own", "after", "value")
+        for before, own, after, value in self._labelled(sample, _LABELLED[label]):
             numbers = found.get((before, after))
             if numbers is None:
                 numbers = found[before, after] = {}
-            _put(numbers, _number(own, sample), _number(value, sample), sample)
+            _put(numbers, _number(own, sample), value, sample)
         series: dict[Key, dict[float, float]] = {}
         for (before, after), numbers in found.items():
             key = self._labels.key((before + after.lstrip(", \t")).rstrip(", \t"))
@@ -109,61 +106,94 @@ class Exposition:
     def by_series(self, sample: str) -> dict[Key, float]:
         """The samples of this name, such as `…_count`, by series."""
         found: dict[Key, float] = {}
-        for match in self._matches(sample, _PLAIN):
-            _put(
-                found, self._labels.key((match["labels"] or "").rstrip(", \t")), _number(match["value"], sample), sample
-            )
+        for text, value in self._plain(sample):
+            _put(found, self._labels.key(text), value, sample)
             if len(found) > MAX_SERIES:
                 raise ExpositionError(f"{sample}: more than {MAX_SERIES} series")
         return found
 
     def total(self, sample: str) -> float | None:
         """The sum of the samples of this name, such as `…_sum`; None without one."""
-        values = [_number(match["value"], sample) for match in self._matches(sample, _PLAIN)]
+        values = [value for _, value in self._plain(sample)]
         return sum(values) if values else None
 
     def has(self, sample: str) -> bool:
         """Whether there is a sample of this name."""
-        return next(self._places(sample), None) is not None
+        return next(self._lines(sample), None) is not None
 
     def histograms(self, most: int) -> list[str]:
         """Names of the first few histograms on the page, to tell a person what could be meant."""
         names = dict.fromkeys(re.findall(r"^([A-Za-z_:][A-Za-z0-9_:]*)_bucket\{", self._page, re.MULTILINE))
         return list(names)[:most]
 
-    def _matches(self, sample: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-        page, lines = self._page, 0
-        for place in self._places(sample):
-            end = page.find("\n", place)
-            end = end if end >= 0 else len(page)
-            match = pattern.match(page, place, end)
-            if match is None:
-                if _PLAIN.match(page, place, end):
-                    continue  # a sample of that name without the label that is asked for
-                raise ExpositionError(f"{sample}: cannot read {page[place : min(end, place + 80)]!r}")
-            lines += 1
-            if lines > MAX_LINES:
-                raise ExpositionError(f"{sample}: more than {MAX_LINES} lines")
-            yield match
+    def _labelled(self, sample: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str, float]]:
+        """Of each line the labels before the own one, its value, the labels after it, and the number.
 
-    def _places(self, sample: str) -> Iterator[int]:
-        """Where the name ends, for each line that begins with it. Lines end at newlines alone: a label's value may hold
-        other characters at which Python would split.
+        A histogram's lines come series by series: one that differs from the line before in bound and number alone is
+        not taken apart again.
         """
-        page, size = self._page, len(sample)
+        page = self._page
+        head = tail = before = after = ""
+        for place, end in self._lines(sample):
+            if head and page.startswith(head, place):
+                quote = page.find('"', place + len(head), end)
+                if quote >= 0 and page.startswith(tail, quote):
+                    try:
+                        value = float(page[quote + len(tail) : end])
+                    except ValueError:
+                        pass  # a timestamp or an exemplar follows
+                    else:
+                        yield before, page[place + len(head) : quote], after, value
+                        continue
+            match = self._match(sample, pattern, place, end)
+            if match is not None:
+                before, own, after, text = match.groups()
+                head, tail = page[place : match.start(2)], page[match.end(2) : match.start(4)]
+                yield before, own, after, _number(text, sample)
+
+    def _plain(self, sample: str) -> Iterator[tuple[str, float]]:
+        """Of each line the labels and the number."""
+        for place, end in self._lines(sample):
+            match = self._match(sample, _PLAIN, place, end)
+            if match is not None:
+                yield (match[1] or "").rstrip(", \t"), _number(match[2], sample)
+
+    def _match(self, sample: str, pattern: re.Pattern[str], place: int, end: int) -> re.Match[str] | None:
+        """None for a sample of that name without the label that is asked for."""
+        match = pattern.match(self._page, place, end)
+        if match is None and not _PLAIN.match(self._page, place, end):
+            raise ExpositionError(f"{sample}: cannot read {self._page[place : min(end, place + 80)]!r}")
+        return match
+
+    def _lines(self, sample: str) -> Iterator[tuple[int, int]]:
+        """Where the name ends and where its line does, for each line that begins with it. Lines end at newlines alone:
+        a label's value may hold other characters at which Python would split.
+        """
+        page, size, lines = self._page, len(sample), 0
         at = page.find(sample)
         while at >= 0:
-            end = at + size
-            starts_line = at == 0 or page[at - 1] == "\n" or not page[page.rfind("\n", 0, at) + 1 : at].strip(" \t")
-            if starts_line and page[end : end + 1] in ("{", " ", "\t"):
-                yield end
-            at = page.find(sample, end)
+            place = at + size
+            if page[place : place + 1] in _AFTER_NAME and _starts_line(page, at):
+                end = page.find("\n", place)
+                lines += 1
+                if lines > MAX_LINES:
+                    raise ExpositionError(f"{sample}: more than {MAX_LINES} lines")
+                yield place, end if end >= 0 else len(page)
+            at = page.find(sample, place)
+
+
+def _starts_line(page: str, at: int) -> bool:
+    """Whether only a few blanks stand between this place and the beginning of its line."""
+    if at == 0 or page[at - 1] == "\n":
+        return True
+    lead = page[max(0, at - _LEAD) : at]
+    return (at <= _LEAD or "\n" in lead) and not lead.rpartition("\n")[2].strip(" \t")
 
 
 def _put(numbers: dict[_Place, float], place: _Place, value: float, sample: str) -> None:
     """Keeps one value at each place; the same series twice with other numbers is no page to believe (PM-09)."""
     known = numbers.setdefault(place, value)
-    if known != value and not (math.isnan(known) and math.isnan(value)):
+    if known is not value and known != value and not (math.isnan(known) and math.isnan(value)):
         raise ExpositionError(f"{sample}: two different values for one series: {known:g} and {value:g}")
 
 

@@ -1,9 +1,9 @@
 """Latency from cumulative histograms: what was added between two scrapes, merged over series and pods, then asked.
 
 A series that went back in any bucket was reset and counts from zero; a new series of a known pod counts whole, one that
-comes back after a gap is a baseline; a pod's first scrape is a baseline and adds nothing, and so is a page that shares no
-series with the one before. Bounds are numbers, so le="1" and le="1.0" are one bucket; a bound that was not there before
-waits for the next scrape.
+comes back after a gap is a baseline; a pod's first scrape is a baseline and adds nothing, and so is a page that shares
+no series with the one before. Bounds are numbers, so le="1" and le="1.0" are one bucket; a bound that was not there
+before waits for the next scrape.
 """
 
 import math

@@ -138,7 +138,7 @@ def _check_unit(page: Exposition, metric: str, per_second: float, series: Mappin
     if mean_seconds > last:
         text = (
             f"the mean of {metric} is {mean_seconds:g} s, beyond its last bucket of {last:g} s: it is fed another unit "
-            f"(then set the workload's latency_unit), or needs larger buckets"
+            f"than its buckets are made for; mend that in the pod"
         )
         raise NoLatency("unit_suspect", text)
 

@@ -39,9 +39,8 @@ class TlsContext:
             context = ssl.create_default_context(cafile=self._ca_file)
             what = "collector.tls_cert_file"
             if self._cert_file is not None:
-                context.load_cert_chain(
-                    self._cert_file, self._key_file, password=""
-                )  # or OpenSSL would ask the terminal
+                # With a password, or OpenSSL would ask the terminal for one.
+                context.load_cert_chain(self._cert_file, self._key_file, password="")
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             raise ConfigError(f"{what}: {error}; it must be a readable PEM file") from error
         if not self._verify:

@@ -50,8 +50,8 @@ def find_regression(
     """The worst regression over all classes with an objective, or what else the evidence says.
 
     `keep` needs at least one class that says so and none that is unknown while it had requests (or a known wait, where
-    pressure judges it) before: a class that vanished with its requests speaks for nothing, an idle one does not stand in
-    the way.
+    pressure judges it) before: a class that vanished with its requests speaks for nothing, an idle one does not stand
+    in the way.
     """
     worst: Regression | None = None
     said: set[Evidence] = set()

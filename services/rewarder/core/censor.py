@@ -116,23 +116,24 @@ def _no_evidence(cycle: Cycle, classes: Mapping[str, ClassSettings], min_request
         return "no_latency_class"
     top = max(classes[name].importance for name in latency_classes)
     for name in latency_classes:
-        if classes[name].importance < top:
-            continue
-        latency = seen[name].latency
-        if seen[name].judged_by == "pressure":
-            if not has_evidence(seen[name]):
-                return f"no_pressure: {name}"
-            continue
-        if not has_evidence(seen[name]):
-            return f"no_latency: {name}: {latency.reason or 'unknown'}"
-        if latency.requests < min_requests:
-            return f"few_requests: {name}: {latency.requests}"
+        if classes[name].importance == top and (reason := _not_judged(name, seen[name], min_requests)) is not None:
+            return reason
     for name in latency_classes:
         if name in cycle.before.classes and _fell_silent(cycle.before.classes[name], seen[name]):
             return f"lost_evidence: {name}"
     for name in present:
         if classes[name].kind == "throughput" and seen[name].cpu_cores is None:
             return f"no_throughput: {name}"
+    return None
+
+
+def _not_judged(name: str, seen: ClassState, min_requests: int) -> str | None:
+    if seen.judged_by == "pressure":
+        return None if has_evidence(seen) else f"no_pressure: {name}"
+    if not has_evidence(seen):
+        return f"no_latency: {name}: {seen.latency.reason or 'unknown'}"
+    if seen.latency.requests < min_requests:
+        return f"few_requests: {name}: {seen.latency.requests}"
     return None
 
 
