@@ -30,6 +30,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="seed of load and policy (default: 1)")
     parser.add_argument("--tick", type=float, default=2.0, metavar="SECONDS", help="seconds a cycle (default: 2)")
     parser.add_argument("--simulate", action="store_true", help="use the simulated node even where cgroups are real")
+    parser.add_argument(
+        "--without-metrics",
+        action="store_true",
+        help="no pod has a metrics endpoint: the loop steers by the kernel's pressure alone",
+    )
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a setting of the services")
     parser.set_defaults(run=run)
 
@@ -44,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         tick_seconds=args.tick,
         force_simulation=args.simulate,
+        metrics=not args.without_metrics,
         set_flags=tuple(part for assignment in args.set for part in ("--set", assignment)),
     )
     check_options(options)

@@ -35,6 +35,7 @@ class DemoOptions:
     tick_seconds: float = 2.0
     force_simulation: bool = False
     set_flags: tuple[str, ...] = ()
+    metrics: bool = True
 
 
 class Watcher:
@@ -68,7 +69,14 @@ class Demo:
         try:
             rig = Rig(
                 stage,
-                RigOptions(options.run_dir, options.port, options.seed, options.tick_seconds, options.set_flags),
+                RigOptions(
+                    options.run_dir,
+                    options.port,
+                    options.seed,
+                    options.tick_seconds,
+                    options.set_flags,
+                    metrics=options.metrics,
+                ),
                 on_message=self._hear,
             )
         except OSError as error:

@@ -22,11 +22,13 @@ from runtime.nats_server import HOST, EmbeddedServer
 from runtime.settings import BusSettings
 from schemas.codec import DecodeError, decode, encode
 from schemas.messages import AnyMessage, Command, Heartbeat, Mode, State
+from schemas.settings import DEFAULT_CLASSES
 from schemas.subjects import ROOT, SERVICES, message_id, subject_of
 
 NODE = "demo"
 RECORDING = "recording.jsonl"
 OBJECTIVES_SECONDS = {"latency-critical": 0.1, "default": 0.25}
+CEILINGS = {name: spec.objective_pressure_ratio for name, spec in DEFAULT_CLASSES.items()}
 _READY_SECONDS = 90.0
 _MIN_REQUESTS = 10
 """Enough for the second look at the monitor: it runs twenty times a second, and the window is 0.9 s at a tick of 2."""
@@ -38,13 +40,16 @@ def _ignore(message: AnyMessage) -> None:
 
 @dataclass(frozen=True)
 class RigOptions:
-    """How the rig is set up. `port` 0: any free one. `flags` go to every service."""
+    """How the rig is set up. `port` 0: any free one. `flags` go to every service. Without `metrics` the agent knows of
+    no metrics endpoint: it steers by what the kernel shows.
+    """
 
     run_dir: Path
     port: int = 0
     seed: int = 1
     tick_seconds: float = 2.0
     flags: tuple[str, ...] = ()
+    metrics: bool = True
 
 
 @dataclass
@@ -197,8 +202,8 @@ def write_config(stage: Stage, options: RigOptions, url: str) -> None:
             "name": pod.name,
             "group": pod.group,
             "labels": {"trimtab.dev/workload-class": pod.cls},
-            "metrics_url": pod.metrics_url,
-            "latency_metric": pod.latency_metric,
+            "metrics_url": pod.metrics_url if options.metrics else None,
+            "latency_metric": pod.latency_metric if options.metrics else None,
         }
         for pod in stage.pods
     ]
@@ -227,8 +232,15 @@ def common_settings(tick_seconds: float, seed: int) -> dict[str, Any]:
         "loop": {"tick_seconds": tick, "settle_seconds": round(tick * 0.45, 3)},
         "weights": {"max_changes_per_minute": round(60.0 / tick)},
         "classes": {
-            "latency-critical": {"objective_p99_seconds": OBJECTIVES_SECONDS["latency-critical"]},
-            "default": {"objective_p99_seconds": OBJECTIVES_SECONDS["default"], "importance": 0.5},
+            "latency-critical": {
+                "objective_p99_seconds": OBJECTIVES_SECONDS["latency-critical"],
+                "objective_pressure_ratio": CEILINGS["latency-critical"],
+            },
+            "default": {
+                "objective_p99_seconds": OBJECTIVES_SECONDS["default"],
+                "objective_pressure_ratio": CEILINGS["default"],
+                "importance": 0.5,
+            },
             "batch": {"kind": "throughput"},
         },
         "collector": {

@@ -72,8 +72,9 @@ class ClassState(msgspec.Struct, frozen=True, kw_only=True):
     `weight` is the class's weight on the profile scale (the smallest present class is 100), `pods_weight` the sum of
     its pods' `cpu.weight` as read. `share` is the effective CPU share of its pods by weights (0-1). `pressure_ratio` is
     the part of the window in which some task of it waited for CPU, `throttled_ratio` the part in which its own limit
-    held it (no weight cures that), both of the worst pod; `waited_ratio` is the worst pod's wait less its own
-    throttling. `waited_for` names the classes that ran above their share meanwhile.
+    held it (no weight cures that), both of the worst pod; `waited_ratio` is what the worst pod waited for
+    others, at least: its wait less its own throttling and less its own use of the CPUs. `waited_for` names the classes
+    that ran above their share meanwhile.
 
     `run_delay` is the mean number of tasks of the worst pod that waited for a CPU, read where the kernel shows no
     pressure; `waited_source` says which of the two ("pressure", "run_delay") `waited_ratio` was made of. `judged_by` is

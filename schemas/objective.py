@@ -43,7 +43,7 @@ def has_evidence(seen: ClassState) -> bool:
         return True
     if latency.p99_seconds is None:
         return False
-    return "p99" not in latency.saturated or objective is None or latency.p99_seconds >= objective
+    return "p99" not in latency.saturated or (objective is not None and latency.p99_seconds >= objective)
 
 
 def is_violated(seen: ClassState, spec: ClassSettings) -> bool:
@@ -61,6 +61,7 @@ def is_violated(seen: ClassState, spec: ClassSettings) -> bool:
     latency, objective_seconds = seen.latency, spec.objective_p99_seconds
     if latency.over_ratio is not None:
         return latency.over_ratio > spec.violation_target_ratio
-    if latency.p99_seconds is None:
+    if latency.p99_seconds is None or objective_seconds is None:
         return False
-    return "p99" in latency.saturated or (objective_seconds is not None and latency.p99_seconds > objective_seconds)
+    is_at_least = "p99" in latency.saturated and latency.p99_seconds == objective_seconds
+    return is_at_least or latency.p99_seconds > objective_seconds

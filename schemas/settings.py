@@ -77,8 +77,8 @@ class ClassSettings(Section, frozen=True, kw_only=True):
     """The P99 in seconds that this class should keep. `latency` needs this or a pressure ceiling, to be judged by."""
 
     objective_pressure_ratio: Ratio | None = None
-    """Largest part of the time in which some task of its worst pod may wait for CPU, its own limit apart (0-1). Judges
-    the class where its pods bring no latency: no metrics endpoint, or no latency metric on the page."""
+    """Largest part of the time in which its worst pod may wait for CPU that others have (0-1). Judges the class where
+    its pods bring no latency: no metrics endpoint, or no latency metric on the page."""
 
     violation_target_ratio: Ratio = 0.01
     """Fraction of requests that may be over the objective. 0.01, since the objective is a P99."""
@@ -88,8 +88,8 @@ class ClassSettings(Section, frozen=True, kw_only=True):
 
 
 DEFAULT_CLASSES: dict[str, ClassSettings] = {
-    "latency-critical": ClassSettings(objective_p99_seconds=0.1, objective_pressure_ratio=0.1),
-    "default": ClassSettings(objective_p99_seconds=0.5, objective_pressure_ratio=0.3, importance=0.5),
+    "latency-critical": ClassSettings(objective_p99_seconds=0.1, objective_pressure_ratio=0.3),
+    "default": ClassSettings(objective_p99_seconds=0.5, objective_pressure_ratio=0.5, importance=0.5),
     "batch": ClassSettings(kind="throughput"),
 }
 

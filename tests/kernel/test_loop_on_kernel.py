@@ -59,6 +59,29 @@ def test_the_demo_brings_the_p99_down_to_a_quarter_at_most(sandbox, tmp_path):
     assert not list(Path(open_sandbox_root()).glob("trimtab-demo-*"))
 
 
+@pytest.mark.timeout(400)
+def test_the_loop_steers_by_the_kernel_alone_where_no_pod_has_metrics(sandbox, tmp_path):
+    """No endpoint, no latency: what the groups waited judges them. The clients' own clocks tell whether it helped."""
+    sandbox.remove()
+    out, run = tmp_path / "out.json", tmp_path / "run"
+    argv = [sys.executable, "-m", "cli", "demo", "--duration", "60", "--without-metrics", "--run-dir", str(run)]
+    done = subprocess.run([*argv, "--json", str(out)], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    report = json.loads(out.read_text())
+    assert (report["backend"], report["restored"]) == ("cgroup", True)
+    heard = [json.loads(line)["message"] for line in (run / "recording.jsonl").read_text().splitlines()]
+    states = [message for message in heard if message.get("type") == "state"]
+    critical = [state["classes"]["latency-critical"] for state in states]
+    assert {seen["latency"]["reason"] for seen in critical} == {"no_source"}
+    assert {seen["judged_by"] for seen in critical} == {"pressure"}
+    assert {seen["waited_source"] for seen in critical[1:]} <= {"pressure", "run_delay"}
+    assert [message for message in heard if message.get("type") == "reward" and message["outcome"] == "joined"]
+    phases = report["phases"]
+    controlled, baseline = (phases[name]["latency-critical"]["p99_ms"] for name in ("controlled", "baseline"))
+    assert controlled <= baseline / 4, done.stdout
+    assert phases["controlled"]["batch"]["work_per_second"] > 0
+
+
 def open_sandbox_root() -> str:
     probe = open_sandbox()
     try:

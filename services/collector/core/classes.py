@@ -44,7 +44,7 @@ def class_states(  # noqa: PLR0917 - a pure core takes all it needs
     states: dict[str, ClassState] = {}
     for name, spec in specs.items():
         group = members[name]
-        waits = [(wait, pod.rates) for pod in group if (wait := pod.rates.waited_ratio) is not None]
+        waits = [(wait, pod.rates) for pod in group if (wait := pod.rates.waited_ratio(cpus)) is not None]
         waited, worst = max(waits, key=lambda found: found[0]) if waits else (None, None)
         latency = latencies.get(name, Latency(reason="no_source")) if group else Latency(reason="no_pods")
         states[name] = ClassState(

@@ -19,10 +19,9 @@ def contention(
     pressure_limit: float,
     run_queue_limit: float,
 ) -> Contention:
-    """The verdict and its reason. What the classes waited decides where the kernel tells it (pressure or run delay per
-    group), less the time in which a pod was held by its own limit (no weight cures that); else the run queue on a busy
-    node, less the one task per CPU that runs where the source counts those too; else it is unknown, which counts as
-    none.
+    """The verdict and its reason. What the classes waited for others decides where the kernel tells it (pressure or run
+    delay per group); else the run queue on a busy node, less the one task per CPU that runs where the source counts
+    those too; else it is unknown, which counts as none.
     """
     waits = {name: seen.waited_ratio for name, seen in classes.items() if seen.waited_ratio is not None}
     if waits:

@@ -24,13 +24,15 @@ class GroupRates:
     throttled_ratio: float | None = None
     run_delay: float | None = None
 
-    @property
-    def waited_ratio(self) -> float | None:
-        """The part of the window in which it waited for others and not for its own limit: by pressure, else by run
-        delay (of several tasks that wait at once the sum, so at most 1 is taken).
+    def waited_ratio(self, cpus: int) -> float | None:
+        """The part of the window in which it waited for others, at least: by pressure, else by run delay (of several
+        tasks that wait at once the sum, so at most 1 is taken). No weight cures a wait for its own limit, nor one for
+        its own other tasks: that needs all CPUs to be busy with them, so it is not longer than usage / CPUs.
         """
         waited = self.pressure_ratio if self.pressure_ratio is not None else self.run_delay
-        return None if waited is None else max(0.0, min(1.0, waited) - (self.throttled_ratio or 0.0))
+        if waited is None:
+            return None
+        return max(0.0, min(1.0, waited) - (self.throttled_ratio or 0.0) - (self.cpu_cores or 0.0) / max(1, cpus))
 
 
 @dataclass
