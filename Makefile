@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: setup demo up test check format bench lock clean
+.PHONY: setup demo up test fuzz check format bench lock clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,9 @@ up: $(STAMP)
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest -m "not kube" $(ARGS)
+
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check .

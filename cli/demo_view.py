@@ -12,7 +12,7 @@ from rich.text import Text
 from cli.story import line_of
 from lab.demo import Watcher
 from lab.demo_report import BatchFigures, LatencyFigures, PhaseFigures, Report
-from schemas.messages import AnyMessage, Reward, State
+from schemas.messages import AnyMessage, ClassState, Reward, State
 
 _TITLES = {
     "solo": "solo: the API and the monitor alone",
@@ -78,21 +78,37 @@ class LiveView(Watcher):
         name, started, seconds = self._phase
         spent = time.monotonic() - started
         head = Text(f"{_TITLES.get(name, 'starting')}  {spent:.0f} of {seconds:.0f} s", style="bold")
-        table = Table("class", "P99", "over objective", "CPU", "share by weight", "weight", "waited", expand=True)
-        for cls, seen in (self._state.classes if self._state else {}).items():
-            latency = seen.latency
-            table.add_row(
-                cls,
-                _milliseconds(latency.p99_seconds, saturated="p99" in latency.saturated),
-                _percent(latency.over_ratio),
-                "" if seen.cpu_cores is None else f"{seen.cpu_cores:.2f} cores",
-                _percent(seen.share),
-                "" if seen.weight is None else str(seen.weight),
-                _percent(seen.pressure_ratio),
-            )
+        table = class_table(self._state)
         width = self._console.width
         story = Text("\n".join(line[: width - 1] for line in self._lines), style="dim")
         self._live.update(Group(head, table, story))
+
+
+def class_table(state: State | None) -> Table:
+    """The classes as last seen, one a row, each with what judges it."""
+    columns = ("class", "judged by", "P99", "over objective", "waited", "CPU", "share by weight", "weight")
+    table = Table(*columns, expand=True)
+    for cls, seen in (state.classes if state else {}).items():
+        latency = seen.latency
+        table.add_row(
+            cls,
+            _judged_by(seen),
+            _milliseconds(latency.p99_seconds, saturated="p99" in latency.saturated),
+            _percent(latency.over_ratio),
+            _percent(seen.waited_ratio),
+            "" if seen.cpu_cores is None else f"{seen.cpu_cores:.2f} cores",
+            _percent(seen.share),
+            "" if seen.weight is None else str(seen.weight),
+        )
+    return table
+
+
+def _judged_by(seen: ClassState) -> str:
+    if seen.judged_by == "pressure" and seen.objective_pressure_ratio is not None:
+        return f"wait ≤ {seen.objective_pressure_ratio * 100:.3g} %"
+    if seen.judged_by == "latency" and seen.objective_seconds is not None:
+        return f"P99 ≤ {seen.objective_seconds * 1000:,.0f} ms"
+    return ""
 
 
 def view_for(stream_is_terminal: bool) -> PlainView | LiveView:  # noqa: FBT001 - one argument, named by the caller

@@ -4,6 +4,7 @@ from schemas.messages import (
     Action,
     Actuation,
     AnyMessage,
+    ClassState,
     CollectRequest,
     Command,
     Heartbeat,
@@ -53,15 +54,22 @@ def _classes(state: State) -> str:
     for name, seen in state.classes.items():
         if seen.pods == 0:
             continue
-        latency = seen.latency
-        at_least = ">" if "p99" in latency.saturated else ""
-        p99 = f" P99 {at_least}{latency.p99_seconds * 1000:.0f} ms" if latency.p99_seconds is not None else ""
-        if seen.judged_by == "pressure" and seen.waited_ratio is not None:
-            p99 = f" waited {seen.waited_ratio * 100:.0f} %"
         cores = f" {seen.cpu_cores:.2f} cores" if seen.cpu_cores is not None else ""
         weight = f" weight {seen.weight}" if seen.weight is not None else ""
-        parts.append(f"{name}{p99}{cores}{weight}")
+        parts.append(f"{name}{_judged_by(seen)}{cores}{weight}")
     return ", ".join(parts) or "no pods"
+
+
+def _judged_by(seen: ClassState) -> str:
+    """The number that judges the class, or that it is not known."""
+    latency, ceiling = seen.latency, seen.objective_pressure_ratio
+    if seen.judged_by == "pressure":
+        waited = f"{seen.waited_ratio * 100:.0f} %" if seen.waited_ratio is not None else "unknown"
+        return f" waited {waited}" + (f" (ceiling {ceiling * 100:.3g} %)" if ceiling is not None else "")
+    if latency.p99_seconds is not None:
+        at_least = ">" if "p99" in latency.saturated else ""
+        return f" P99 {at_least}{latency.p99_seconds * 1000:.0f} ms"
+    return f" P99 unknown ({latency.reason})" if seen.judged_by == "latency" and latency.reason else ""
 
 
 def _weights(weights: dict[str, int] | None) -> str:

@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from typing import Final
 
-MAX_DIGITS: Final = 20
-"""Digits of the largest 64-bit number. A longer run of digits is no counter (and `int()` refuses very long ones)."""
+MAX_UNSIGNED: Final = 2**64 - 1
+"""Largest counter of the kernel. A larger number is none."""
+
+_MAX_DIGITS: Final = 20
+"""Digits of the largest 64-bit number (`int()` refuses very long ones)."""
 
 
 def parse_unsigned(text: str) -> int | None:
-    """The number if `text`, apart from white space around it, is 1 to 20 ASCII digits; else None."""
+    """The number if `text`, apart from white space around it, is ASCII digits that fit into 64 bits; else None."""
     digits = text.strip()
-    if len(digits) <= MAX_DIGITS and digits.isascii() and digits.isdigit():
-        return int(digits)
+    if len(digits) <= _MAX_DIGITS and digits.isascii() and digits.isdigit():
+        number = int(digits)
+        return number if number <= MAX_UNSIGNED else None
     return None
 
 

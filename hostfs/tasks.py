@@ -58,17 +58,28 @@ def read_run_delays(tree: CgroupTree, group: str, proc_root: str) -> dict[int, i
 
 
 def run_delay_between(
-    previous: Mapping[int, int] | None, current: Mapping[int, int] | None, elapsed_seconds: float | None
+    previous: Mapping[int, int] | None,
+    current: Mapping[int, int] | None,
+    elapsed_seconds: float | None,
+    held_ratio: float = 0.0,
 ) -> float | None:
     """Mean number of the group's tasks that waited between two readings `elapsed_seconds` apart; None if it cannot be
-    told. A task that is in the second only was made in between (or its number was given anew): it counts whole, but no
-    longer than the window.
+    told. `held_ratio` is the part of the window (0-1) in which the group's own limit held it: that much is taken off
+    every task, since all of them may have been held at once.
+
+    No task waits longer than the window: the kernel adds a wait when it ends, so some of it may be older. A task that
+    is in the second reading only was made in between, or its number was given anew, and counts whole; one that waited
+    longer than the window is older (moved here, or beyond MAX_TASKS before), and how much of that is new is not known.
     """
     if previous is None or current is None or elapsed_seconds is None or elapsed_seconds <= 0:
         return None
     window_nsec = elapsed_seconds * 1e9
-    waited = 0.0
+    waited_nsec = 0.0
     for task, delay in current.items():
-        before = previous.get(task, 0)
-        waited += min(window_nsec, delay - before if delay >= before else delay)
-    return waited / window_nsec
+        before = previous.get(task)
+        if before is not None and delay >= before:
+            new_nsec = min(window_nsec, delay - before)
+        else:
+            new_nsec = delay if delay <= window_nsec else 0.0
+        waited_nsec += max(0.0, new_nsec - held_ratio * window_nsec)
+    return waited_nsec / window_nsec

@@ -1,20 +1,19 @@
 """`make bench`: what the loop costs, against the budgets it is built to. Speed is measured, never asserted.
 
 Runs the five services on the simulated node at the default tick and settle times and reads their memory (PSS), their
-CPU time and the time from a state to its written weights; then times the pure cores alone.
+CPU time and the time from a state to its written weights; then times the pure cores alone, and scraping full nodes.
 """
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.bench_node import collect_once, solve_once
+from lab.bench_scrape import Figure, measure_scrape, show
 from lab.latency_records import nearest_rank
 from lab.rig import Rig, RigOptions
 from lab.sim_stage import SimStage
@@ -23,23 +22,6 @@ from schemas.messages import Actuation, AnyMessage, State
 from schemas.subjects import SERVICES
 
 _TICKS_PER_SECOND = 100.0
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measured number and its budget, if it has one."""
-
-    name: str
-    value: float
-    unit: str
-    budget: float | None = None
-
-    @property
-    def verdict(self) -> str:
-        """Whether it keeps its budget."""
-        if self.budget is None:
-            return ""
-        return "within" if self.value <= self.budget else "OVER"
 
 
 class _Clockwork:
@@ -136,14 +118,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
     print(f"measuring for {args.seconds:g} s at a tick of {args.tick:g} s ...", file=sys.stderr, flush=True)
-    figures = measure_cores() + asyncio.run(measure_loop(args.seconds, args.tick))
-    width = max(len(figure.name) for figure in figures)
-    for figure in figures:
-        budget = f"  budget {figure.budget:g}: {figure.verdict}" if figure.budget is not None else ""
-        print(f"{figure.name.ljust(width)}  {figure.value:9.2f} {figure.unit}{budget}")
-    if args.json is not None:
-        args.json.write_text(json.dumps([asdict(figure) for figure in figures], indent=2) + "\n", encoding="utf-8")
-    return 1 if any(figure.verdict == "OVER" for figure in figures) else 0
+    figures = measure_cores() + asyncio.run(measure_loop(args.seconds, args.tick)) + asyncio.run(measure_scrape())
+    return show(figures, args.json)
 
 
 if __name__ == "__main__":

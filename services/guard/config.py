@@ -27,6 +27,11 @@ class GuardConfig(Section, frozen=True, kw_only=True):
     """P99s below this part of the class's objective are never called a regression. 0: every rise counts. A service at
     a tenth of its objective gains nothing from rollbacks of its noise: then set 0.5."""
 
+    regression_wait_ratio: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.3
+    """Rise of a class's wait for CPU, as a part of the time, that rolls a change back where pressure judges it. 0.3: a
+    wait over 2 s differs by 0.1 and more from one window to the next without a change, and a class that lost half its
+    share waits at least that much longer (docs/adr/0009-evidence-for-a-rollback.md)."""
+
     min_requests: Annotated[int, Meta(ge=1)] = 100
     """Requests that a window needs before its P99 is evidence for a rollback. 100: the P99 of fewer is their maximum,
     which rose by over a fifth in two of five windows without a change (docs/adr/0009-evidence-for-a-rollback.md)."""

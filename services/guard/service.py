@@ -301,6 +301,7 @@ class GuardService:
                 after,
                 limit_ratio=self._config.regression_ratio,
                 floor_ratio=self._config.regression_floor_ratio,
+                wait_ratio=self._config.regression_wait_ratio,
                 min_requests=self._config.min_requests,
             )
         self._metrics.evidence.labels(evidence).inc()

@@ -26,6 +26,7 @@ from tests.support.builders import (
     command,
     latency,
     state,
+    waiting,
     with_p99,
 )
 from tests.support.services import guard_in
@@ -208,23 +209,62 @@ def test_pm_02_only_two_finite_numbers_can_keep_a_change(before, then, limit):
 
 any_latency = st.builds(
     latency,
-    st.none() | st.floats(0.0, 1e308),
-    requests=st.integers(0, 100),
-    saturated=st.sampled_from([(), ("p99",), ("p95", "p99")]),
+    st.none() | st.sampled_from([0.05, 0.1, 0.12, 0.2, 1.0]) | st.floats(0.0, 1e308),
+    requests=st.sampled_from([20, 100]) | st.integers(0, 100),
+    saturated=st.sampled_from([(), (), ("p99",), ("p95", "p99")]),
 )
-any_classes = st.dictionaries(st.sampled_from(KNOWN), st.builds(lambda seen: class_state(latency=seen), any_latency))
+any_seen = st.builds(
+    lambda seen, judge, waited, ceiling, source: waiting(
+        waited, ceiling, waited_source=source, latency=seen, judged_by=judge
+    ),
+    any_latency,
+    st.sampled_from(["latency", "pressure"]),
+    st.none() | st.sampled_from([0.0, 0.05, 0.2, 0.3, 0.5, 1.0]) | st.floats(0.0, 1.0),
+    st.sampled_from([0.0, 0.1, 0.3, 1.0]),
+    st.sampled_from(["pressure", "pressure", "run_delay"]),
+)
+any_classes = st.fixed_dictionaries({CRITICAL: any_seen}, optional={DEFAULT: any_seen, BATCH: any_seen})
 
 
 @given(any_classes, any_classes)
-@untimed
+@settings(deadline=None, max_examples=400)
 def test_a_regression_is_named_exactly_when_there_is_one(before, then):
     evidence, regression = find_regression(
-        state(classes=before), state(classes=then), limit_ratio=0.2, floor_ratio=0.0, min_requests=20
+        state(classes=before), state(classes=then), limit_ratio=0.2, floor_ratio=0.0, wait_ratio=0.3, min_requests=20
     )
     assert (evidence == "regressed") is (regression is not None)
     if regression is not None:
-        assert regression.after_seconds > regression.before_seconds * 1.2 > 0.0
-        assert before[regression.name].latency.requests >= 20 <= then[regression.name].latency.requests
+        event(regression.signal)
+        was, now = before[regression.name], then[regression.name]
+        assert regression.signal == was.judged_by == now.judged_by
+        if regression.signal == "latency":
+            assert regression.after > regression.before * 1.2 > 0.0
+            assert was.latency.requests >= 20 <= now.latency.requests
+        else:
+            assert regression.after > regression.before + 0.3
+            assert regression.after > was.objective_pressure_ratio
+            assert was.waited_source == now.waited_source
+
+
+@given(any_classes, any_classes)
+@settings(deadline=None, max_examples=400)
+def test_a_change_is_kept_only_if_no_class_got_worse_and_all_were_seen_again_by_the_same_signal(before, then):
+    evidence, _ = find_regression(
+        state(classes=before), state(classes=then), limit_ratio=0.2, floor_ratio=0.0, wait_ratio=0.3, min_requests=20
+    )
+    event(evidence)
+    if evidence != "keep":
+        return
+    for name, was in before.items():
+        now = then.get(name)
+        if was.judged_by == "pressure" and was.waited_ratio is not None:
+            assert now is not None
+            assert (now.judged_by, now.waited_source) == ("pressure", was.waited_source)
+            assert now.waited_ratio <= max(was.waited_ratio + 0.3 + 1e-8, was.objective_pressure_ratio)
+        elif was.judged_by == "latency" and was.latency.requests > 0:
+            assert now is not None
+            assert now.judged_by == "latency"
+            assert now.latency.p99_seconds <= was.latency.p99_seconds * 1.2
 
 
 # ---- the service, under any order of messages ----

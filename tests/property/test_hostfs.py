@@ -12,6 +12,7 @@ from hostfs.cgroup import (
     CgroupTree,
     CpuMax,
     CpuMaxUnknown,
+    CpuStat,
     check_group,
     parse_controllers,
     parse_cpu_max,
@@ -23,14 +24,17 @@ from hostfs.cgroup import (
 from hostfs.counters import parse_keyed, parse_unsigned
 from hostfs.mounts import find_cgroup_host, parse_mountinfo
 from hostfs.pods import parse_pod_group
-from hostfs.pressure import parse_pressure, pressure_in
+from hostfs.pressure import Pressure, PressureLine, parse_pressure, pressure_in
 from hostfs.run_queue import (
+    SCHEDSTAT_VERSIONS,
+    ProcStat,
     RunQueueSample,
     parse_loadavg,
     parse_proc_stat,
     parse_schedstat,
     run_queue_between,
 )
+from hostfs.tasks import parse_task_schedstat, run_delay_between
 from hostfs.weights import kernel_weight, shares_from_millicpu, weight_from_shares
 
 untimed = settings(deadline=None)
@@ -48,6 +52,7 @@ PARSERS = [
     parse_pressure,
     parse_proc_stat,
     parse_schedstat,
+    parse_task_schedstat,
     parse_unsigned,
     parse_weight,
     pressure_in,
@@ -225,8 +230,88 @@ def test_a_run_queue_is_never_negative_and_pressure_never_above_one(previous, cu
 
 
 @untimed
-@given(delays=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8))
-def test_a_schedstat_is_read_back(delays):
+@given(delays=st.lists(COUNTERS, min_size=1, max_size=8), version=st.sampled_from(sorted(SCHEDSTAT_VERSIONS)))
+def test_a_schedstat_is_read_back(delays, version):
     lines = [f"cpu{cpu} 0 0 1 1 1 1 5 {delay} 9" for cpu, delay in enumerate(delays)]
-    text = "version 16\ntimestamp 1\n" + "\n".join(lines) + "\n"
+    text = f"version {version}\ntimestamp 1\n" + "\n".join(lines) + "\n"
     assert parse_schedstat(text) == dict(enumerate(delays))
+
+
+@untimed
+@given(ran=COUNTERS, waited=COUNTERS, slices=COUNTERS)
+def test_a_tasks_schedstat_is_read_back(ran, waited, slices):
+    assert parse_task_schedstat(f"{ran} {waited} {slices}\n") == (ran, waited)
+
+
+STAT_FIELDS = ("usage_usec", "user_usec", "system_usec", "nr_periods", "nr_throttled", "throttled_usec")
+UNKNOWN_KEYS = st.text(string.ascii_lowercase + "_.", min_size=1, max_size=12).filter(
+    lambda key: key not in STAT_FIELDS
+)
+
+
+@untimed
+@given(
+    known=st.fixed_dictionaries({"usage_usec": COUNTERS}, optional=dict.fromkeys(STAT_FIELDS[1:], COUNTERS)),
+    unknown=st.dictionaries(UNKNOWN_KEYS, COUNTERS, max_size=4),
+    order=st.randoms(use_true_random=False),
+)
+def test_a_cpu_stat_is_read_back_in_any_order_with_any_fields_missing_or_added(known, unknown, order):
+    lines = [f"{key} {value}" for key, value in (known | unknown).items()]
+    order.shuffle(lines)
+    assert parse_cpu_stat("\n".join(lines) + "\n") == CpuStat(**known)
+
+
+@untimed
+@given(quota=st.one_of(st.none(), st.integers(1, 2**63)), period=st.integers(1, 2**63))
+def test_a_limit_is_read_back(quota, period):
+    assert parse_cpu_max(f"{'max' if quota is None else quota} {period}\n") == CpuMax(quota, period)
+
+
+PERCENTS = st.integers(0, 10_000).map(lambda hundredths: hundredths / 100)
+PRESSURE_LINES = st.builds(PressureLine, PERCENTS, PERCENTS, PERCENTS, COUNTERS)
+
+
+@untimed
+@given(some=PRESSURE_LINES, full=st.one_of(st.none(), PRESSURE_LINES))
+def test_a_pressure_is_read_back(some, full):
+    text = "".join(
+        f"{name} avg10={line.avg10:.2f} avg60={line.avg60:.2f} avg300={line.avg300:.2f} total={line.total_usec}\n"
+        for name, line in (("some", some), ("full", full))
+        if line is not None
+    )
+    assert parse_pressure(text) == Pressure(some, full)
+    assert pressure_in(text) == Pressure(some, full)
+
+
+@untimed
+@given(
+    ticks=st.lists(st.integers(0, 2**50), min_size=8, max_size=8), running=st.integers(0, 10**6), cpus=st.integers(1, 9)
+)
+def test_a_proc_stat_is_read_back(ticks, running, cpus):
+    each = "".join(f"cpu{cpu} 0 0 0 0 0 0 0 0 0 0\n" for cpu in range(cpus))
+    text = f"cpu  {' '.join(map(str, ticks))} 0 0\n{each}procs_running {running}\n"
+    busy = sum(ticks) - ticks[3] - ticks[4]
+    assert parse_proc_stat(text) == ProcStat(busy, sum(ticks), running, cpus)
+    assert parse_loadavg(f"0.20 0.18 0.12 {running}/77 4933\n") == running
+
+
+DELAYS = st.dictionaries(st.integers(1, 9), COUNTERS, max_size=6)
+
+
+@untimed
+@given(
+    previous=st.one_of(st.none(), DELAYS),
+    current=DELAYS,
+    elapsed_seconds=st.floats(1e-3, 1e4),
+    held_ratio=st.floats(0, 1),
+)
+def test_no_more_tasks_wait_than_there_are_and_a_limit_never_makes_it_more(
+    previous, current, elapsed_seconds, held_ratio
+):
+    waited = run_delay_between(previous, current, elapsed_seconds)
+    unheld = run_delay_between(previous, current, elapsed_seconds, held_ratio)
+    if waited is None or unheld is None:
+        assert previous is None
+        assert waited == unheld
+        return
+    assert 0 <= unheld <= waited <= len(current) * (1 + 1e-9)

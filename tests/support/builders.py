@@ -61,8 +61,22 @@ def class_state(**fields: Any) -> ClassState:
         "pressure_ratio": 0.2,
         "objective_seconds": 0.1,
         "latency": latency(),
+        "judged_by": "latency",
     }
     return ClassState(**{**defaults, **fields})
+
+
+def waiting(waited_ratio: float | None = 0.05, ceiling: float = 0.1, **fields: Any) -> ClassState:
+    """A latency class without any latency metric, judged by how long it waits: well within its ceiling of 0.1."""
+    defaults: dict[str, Any] = {
+        "latency": Latency(reason="no_source"),
+        "pressure_ratio": waited_ratio,
+        "waited_ratio": waited_ratio,
+        "waited_source": None if waited_ratio is None else "pressure",
+        "objective_pressure_ratio": ceiling,
+        "judged_by": "pressure",
+    }
+    return class_state(**{**defaults, **fields})
 
 
 def batch_state(**fields: Any) -> ClassState:
@@ -74,6 +88,7 @@ def batch_state(**fields: Any) -> ClassState:
         "cpu_cores": 1.0,
         "objective_seconds": None,
         "latency": Latency(reason="no_source"),
+        "judged_by": None,
     }
     return class_state(**{**defaults, **fields})
 
@@ -103,6 +118,11 @@ def after(before: State, **fields: Any) -> State:
     """The state `after` of the same cycle: as before, but for the given fields. Pods are as `PROPOSED` made them."""
     pods = (pod("api", weight=2000), pod("job", BATCH, 100))
     return msgspec.structs.replace(before, **{"phase": "after", "pods": pods, **fields})
+
+
+def with_wait(of: State, waited_ratio: float | None, name: str = CRITICAL, **fields: Any) -> State:
+    """The state with one class judged by how long it waited; `fields` are those of the class."""
+    return msgspec.structs.replace(of, classes={**of.classes, name: waiting(waited_ratio, **fields)})
 
 
 def with_p99(of: State, p99_seconds: float | None, name: str = CRITICAL, **fields: Any) -> State:

@@ -12,6 +12,8 @@ from services.collector.core.tally import GroupRates
 
 _WAITED = 0.05
 _ABOVE = 1.05
+_MOST = 2**63 - 1
+"""Largest whole number that a message holds."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 def _total(values: Sequence[int | None]) -> int | None:
     known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    return min(sum(known), _MOST) if known else None
 
 
 def _largest(values: Sequence[float | None]) -> float | None:

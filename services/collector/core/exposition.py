@@ -20,23 +20,37 @@ MAX_LINES: Final = 10_000
 """Most lines taken from one page. A page with more has a label that it should not have."""
 
 MAX_SERIES: Final = 2_000
-"""Most series of one metric on one page: as many label texts may be new in every scrape, at 0.02 ms of CPU each."""
+"""Most series of one metric on one page."""
 
-_REMEMBERED: Final = 50_000
+MAX_LABELS: Final = 4_096
+"""Longest labels of one line, in characters: reading them takes time by the square of it."""
+
+MAX_NEW: Final = 400_000
+"""Most characters of labels that one page may bring and no page before had: a tenth of a second of CPU. What was read
+until then is remembered, so a page with that many that stay gets through in one of the next scrapes.
+"""
+
+_REMEMBERED: Final = 10_000_000
 _LEAD: Final = 16
 _AFTER_NAME: Final = frozenset("{ \t")
+_EOF: Final = "# EOF"
 
 _Place = TypeVar("_Place")
 
-_PAIR: Final = r'[^"=,{}]+="(?:[^"\\]|\\.)*+"[ \t]*'
-_VALUE: Final = r"[ \t]*([-+.0-9A-Za-z]++)(?:[ \t]+[-+.0-9eE]+)?[ \t]*(?:#[ \t]*\{.*)?\r?$"
-_PLAIN: Final = re.compile(rf"[ \t]*(?:\{{((?:{_PAIR},)*+(?:{_PAIR})?[ \t]*)\}}|(?=[ \t])){_VALUE}")
+# No part of a pattern gives back what it took (`*+`): each is done in one pass, whatever a line is made of.
+_BLANKS: Final = r"[ \t]*+"
+_TEXT: Final = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
+_PAIR: Final = rf'[^"=,{{}}]++={_BLANKS}"{_TEXT}"{_BLANKS}'
+_VALUE: Final = rf"{_BLANKS}([-+.0-9A-Za-z]++)(?:[ \t]++[-+.0-9eE]++)?+{_BLANKS}(?:#{_BLANKS}\{{.*+)?+\r?$"
+_PLAIN: Final = re.compile(rf"{_BLANKS}(?:\{{((?:{_PAIR},)*+(?:{_PAIR})?+{_BLANKS})\}}|(?<=[ \t])){_VALUE}")
+_HISTOGRAM: Final = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)_bucket\{", re.MULTILINE)
 
 
 def _labelled(label: str) -> re.Pattern[str]:
     """A line whose labels hold `label`; what stands before and after it is the series."""
-    own = rf'[ \t]*{label}[ \t]*=[ \t]*"([^"\\]*+)"[ \t]*'
-    return re.compile(rf"[ \t]*\{{((?:{_PAIR},)*?){own}((?:,{_PAIR})*+),?[ \t]*\}}{_VALUE}")
+    own = rf"{_BLANKS}{label}{_BLANKS}={_BLANKS}"
+    before, after = rf"(?:(?!{own}){_PAIR},)*+", rf"(?:,{_PAIR})*+"
+    return re.compile(rf'{_BLANKS}\{{({before}){own}"({_TEXT})"{_BLANKS}({after}),?+{_BLANKS}\}}{_VALUE}')
 
 
 _LABELLED: Final = {label: _labelled(label) for label in ("le", "quantile")}
@@ -52,14 +66,21 @@ class LabelTexts:
 
     is_openmetrics: bool
     _keys: dict[str, Key] = field(default_factory=dict)
+    _size: int = 0
 
-    def key(self, text: str) -> Key:
-        """The labels in a text such as `method="GET",code="200"`, in order. Raises ExpositionError."""
-        key = self._keys.get(text)
-        if key is None:
-            if len(self._keys) >= _REMEMBERED:
-                self._keys.clear()  # those in use come back with the next scrape
-            key = self._keys[text] = self._read(text)
+    def known(self, text: str) -> Key | None:
+        """The labels in a text such as `method="GET",code="200"`, in order; None for one that was not read yet."""
+        return self._keys.get(text)
+
+    def read(self, text: str) -> Key:
+        """The same for a new text, which is then known. Raises ExpositionError."""
+        if len(text) > MAX_LABELS:
+            raise ExpositionError(f"labels of more than {MAX_LABELS} characters: {text[:40]!r} and so on")
+        self._size += len(text) + 100  # about what a short one takes besides
+        if self._size > _REMEMBERED:
+            self._keys.clear()  # those in use come back with the next scrape
+            self._size = len(text) + 100
+        key = self._keys[text] = self._read(text)
         return key
 
     def _read(self, text: str) -> Key:
@@ -69,7 +90,7 @@ class LabelTexts:
             families = read(line + "# EOF\n" if self.is_openmetrics else line)
             (sample,) = [sample for family in families for sample in family.samples]
         except Exception as error:  # whatever a parser stumbles over is the page's fault
-            raise ExpositionError(f"labels {text[:80]!r}: {type(error).__name__}: {error}") from error
+            raise ExpositionError(f"labels {text[:80]!r} cannot be read: {type(error).__name__}") from error
         return tuple(sorted(f"{name}={value}" for name, value in sample.labels.items()))
 
 
@@ -77,10 +98,13 @@ class Exposition:
     """One metrics page. Raises ExpositionError where it contradicts itself or its format."""
 
     def __init__(self, page: str, labels: LabelTexts) -> None:
-        if labels.is_openmetrics and not page.rstrip().endswith("# EOF"):
-            raise ExpositionError("an OpenMetrics page without # EOF: it was cut off")
+        if labels.is_openmetrics:
+            end = 0 if page.startswith(_EOF) else page.find("\n" + _EOF)
+            if end < 0 or page[end:].strip() != _EOF:
+                raise ExpositionError(f"an OpenMetrics page without {_EOF} at its end: it was cut off")
         self._page = page
         self._labels = labels
+        self._new = 0
 
     def by_bound(self, sample: str, label: str) -> dict[Key, dict[float, float]]:
         """The samples of this name that have `label` ("le" or "quantile"): their values by the label's number and by
@@ -92,9 +116,13 @@ class Exposition:
             if numbers is None:
                 numbers = found[before, after] = {}
             _put(numbers, _number(own, sample), value, sample)
+        mark = f"{label}="
         series: dict[Key, dict[float, float]] = {}
         for (before, after), numbers in found.items():
-            key = self._labels.key((before + after.lstrip(", \t")).rstrip(", \t"))
+            text = (before + after.lstrip(", \t")).rstrip(", \t")
+            key = self._key(text)
+            if mark in text and any(pair.startswith(mark) for pair in key):
+                raise ExpositionError(f"{sample}: a line with two labels {label}")
             known = series.setdefault(key, numbers)
             if known is not numbers:  # the same labels in another order
                 for bound, count in numbers.items():
@@ -107,7 +135,7 @@ class Exposition:
         """The samples of this name, such as `…_count`, by series."""
         found: dict[Key, float] = {}
         for text, value in self._plain(sample):
-            _put(found, self._labels.key(text), value, sample)
+            _put(found, self._key(text), value, sample)
             if len(found) > MAX_SERIES:
                 raise ExpositionError(f"{sample}: more than {MAX_SERIES} series")
         return found
@@ -123,8 +151,21 @@ class Exposition:
 
     def histograms(self, most: int) -> list[str]:
         """Names of the first few histograms on the page, to tell a person what could be meant."""
-        names = dict.fromkeys(re.findall(r"^([A-Za-z_:][A-Za-z0-9_:]*)_bucket\{", self._page, re.MULTILINE))
-        return list(names)[:most]
+        names: dict[str, None] = {}
+        for match in _HISTOGRAM.finditer(self._page):
+            names[match[1]] = None
+            if len(names) >= most:
+                break
+        return list(names)
+
+    def _key(self, text: str) -> Key:
+        key = self._labels.known(text)
+        if key is None:
+            self._new += len(text)
+            if self._new > MAX_NEW:
+                raise ExpositionError(f"more than {MAX_NEW} characters of labels that no page before had")
+            key = self._labels.read(text)
+        return key
 
     def _labelled(self, sample: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str, float]]:
         """Of each line the labels before the own one, its value, the labels after it, and the number.
@@ -138,11 +179,8 @@ class Exposition:
             if head and page.startswith(head, place):
                 quote = page.find('"', place + len(head), end)
                 if quote >= 0 and page.startswith(tail, quote):
-                    try:
-                        value = float(page[quote + len(tail) : end])
-                    except ValueError:
-                        pass  # a timestamp or an exemplar follows
-                    else:
+                    value = _float(page[quote + len(tail) : end])
+                    if value is not None:  # or a timestamp or an exemplar follows
                         yield before, page[place + len(head) : quote], after, value
                         continue
             match = self._match(sample, pattern, place, end)
@@ -198,7 +236,17 @@ def _put(numbers: dict[_Place, float], place: _Place, value: float, sample: str)
 
 
 def _number(text: str, sample: str) -> float:
+    number = _float(text)
+    if number is None:
+        raise ExpositionError(f"{sample}: {text[:32]!r} is no number")
+    return number
+
+
+def _float(text: str) -> float | None:
+    """Python also takes 1_000 and the digits of all scripts; the formats do not."""
+    if "_" in text or not text.isascii():
+        return None
     try:
         return float(text)
-    except ValueError as error:
-        raise ExpositionError(f"{sample}: {text[:32]!r} is no number") from error
+    except ValueError:
+        return None

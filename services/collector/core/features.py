@@ -11,6 +11,7 @@ _QUEUE_SCALE = 8.0
 _LOAD_SCALE = 4.0
 _LATENCY_OCTAVES = 4.0
 _WEIGHT_OCTAVES = math.log2(100.0)
+_LEAST_OCTAVE = math.log2(5e-324)
 
 
 def features(
@@ -57,9 +58,9 @@ def _class_features(seen: ClassState, spec: ClassSettings, cpus: int) -> dict[st
 
 
 def _log2(value: float | None, unit: float | None) -> float:
-    """How many octaves a value is above its unit; 0 where there is no such number."""
-    ratio = value / unit if value and unit else 0.0
-    return math.log2(ratio) if ratio > 0 else 0.0
+    """How many octaves a value is above its unit; 0 where there is no such number, and for a value of 0 the least."""
+    ratio = value / unit if value is not None and unit else math.nan
+    return math.log2(ratio) if ratio > 0 else _LEAST_OCTAVE if ratio == 0 else 0.0
 
 
 def _bounded(value: float) -> float:

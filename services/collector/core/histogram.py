@@ -2,8 +2,8 @@
 
 A series that went back in any bucket was reset and counts from zero; a new series of a known pod counts whole, one that
 comes back after a gap is a baseline; a pod's first scrape is a baseline and adds nothing, and so is a page that shares
-no series with the one before. Bounds are numbers, so le="1" and le="1.0" are one bucket; a bound that was not there
-before waits for the next scrape.
+no series with the one before, or a series that shares no finite bound with what it was. Bounds are numbers, so le="1"
+and le="1.0" are one bucket; a bound that was not there before waits for the next scrape.
 """
 
 import math
@@ -28,16 +28,25 @@ def added(previous: Series | None, current: Series, gone: Collection[Key] = ()) 
     """
     if previous is None or previous.keys().isdisjoint(current.keys()):
         return None
-    return merge(_added_to_series(previous.get(key), buckets) for key, buckets in current.items() if key not in gone)
+    parts = [_added_to_series(previous.get(key), buckets) for key, buckets in current.items() if key not in gone]
+    comparable = [part for part in parts if part is not None]
+    return merge(comparable) if comparable else None
 
 
-def _added_to_series(previous: Buckets | None, current: Buckets) -> dict[float, float]:
+def _added_to_series(previous: Buckets | None, current: Buckets) -> dict[float, float] | None:
     if previous is None:
         return _monotone(current)
     both = previous.keys() & current.keys()
     if any(current[bound] < previous[bound] for bound in both):
         return _monotone(current)
+    if not has_bounds(both) and has_bounds(current):
+        return None
     return _monotone({bound: current[bound] - previous[bound] for bound in both})
+
+
+def has_bounds(buckets: Iterable[float]) -> bool:
+    """Whether there is a bucket that says how long something took: +Inf alone does not."""
+    return any(map(math.isfinite, buckets))
 
 
 def _monotone(buckets: Buckets) -> dict[float, float]:
@@ -48,8 +57,11 @@ def _monotone(buckets: Buckets) -> dict[float, float]:
 
 
 def merge(histograms: Iterable[Buckets]) -> dict[float, float]:
-    """The sum of cumulative histograms over the bounds that all of them have: exact, where others would be guessed."""
+    """The sum of cumulative histograms over the bounds that all of them have: exact, where others would be guessed.
+    Those without observations have no say in the bounds, unless all are.
+    """
     parts = [part for part in histograms if part]
+    parts = [part for part in parts if total(part) > 0] or parts
     if not parts:
         return {}
     bounds = set(parts[0]).intersection(*parts[1:])
@@ -93,7 +105,7 @@ def over(buckets: Buckets, limit_seconds: float) -> float | None:
             if not math.isfinite(bound):
                 return None if cumulative > below else 0.0
             if bound > lower:
-                below += (cumulative - below) * (limit_seconds - lower) / (bound - lower)
+                below += (cumulative - below) * ((limit_seconds - lower) / (bound - lower))
             break
         below, lower = max(below, cumulative), max(0.0, bound)
     return min(1.0, max(0.0, 1.0 - below / count))

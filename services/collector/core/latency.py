@@ -2,19 +2,21 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec.structs import replace
 
 from schemas.messages import Latency
-from services.collector.core.histogram import added, merge, over, quantile, total
+from services.collector.core.histogram import added, has_bounds, merge, over, quantile, total
 from services.collector.core.page import Buckets, HistogramPage, Key, Page, SummaryPage
 from services.collector.core.summary import Observed, observed, worst
 
 _QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _GONE: Final = 10_000
+_MOST: Final = 2.0**53
+"""Most requests that a float counts one by one; a page may say anything."""
 
 
 @dataclass(frozen=True)
@@ -107,32 +109,31 @@ class LatencyWindows:
         intervals = self._intervals.get(name)
         if not intervals:
             return Latency(reason="first_scrape")
-        parts: list[Interval] = []
-        seconds = requests = 0.0
-        for interval in reversed(intervals):
-            if parts and (not may_grow or seconds + interval.seconds > self.max_window_seconds):
+        window, *older = reversed(intervals)
+        for interval in older:
+            if not may_grow or window.requests >= self.min_requests:
                 break
-            parts.append(interval)
-            seconds += interval.seconds
-            requests += interval.requests
-            if requests >= self.min_requests:
+            grown = _joined(window, interval)
+            if grown.seconds > self.max_window_seconds:
                 break
-        return latency_of(_joined(parts), objective_seconds, self.min_requests)
+            if total(grown.buckets) > 0 and has_bounds(window.buckets) and not has_bounds(grown.buckets):
+                break  # pods with other buckets were here before: they would take away what the newer ones tell
+            window = grown
+        return latency_of(window, objective_seconds, self.min_requests)
 
 
-def _joined(parts: Iterable[Interval]) -> Interval:
-    intervals = list(parts)
+def _joined(newer: Interval, older: Interval) -> Interval:
     return Interval(
-        sum(interval.seconds for interval in intervals),
-        merge(interval.buckets for interval in intervals),
-        worst(interval.summaries for interval in intervals),
-        intervals[0].pods,
+        newer.seconds + older.seconds,
+        merge([newer.buckets, older.buckets]),
+        worst([newer.summaries, older.summaries]),
+        newer.pods,
     )
 
 
 def latency_of(window: Interval, objective_seconds: float | None, min_requests: int) -> Latency:
     """The message's view of a window. Quantiles only from enough requests; the rest is a reason."""
-    count = int(window.requests)
+    count = int(min(window.requests, _MOST))
     served = Latency(
         requests=count,
         requests_per_second=count / window.seconds if window.seconds > 0 else None,

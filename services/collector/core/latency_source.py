@@ -45,7 +45,7 @@ class NoLatency(Exception):
     """The page is fine and gives no latency. `word` names the reason, the text says what to do about it."""
 
     def __init__(self, word: Word, text: str) -> None:
-        super().__init__(f"{word}: {text}")
+        super().__init__(text)
         self.word = word
 
 
@@ -84,7 +84,7 @@ def _has_buckets(page: Exposition, name: str) -> bool:
 
 
 def _has_summary(page: Exposition, name: str) -> bool:
-    return page.has(name) or (page.has(f"{name}_count") and not page.has(f"{name}_bucket"))
+    return page.has(name) or page.has(f"{name}_count")
 
 
 def _units_per_second(metric: str, named: str | None) -> float:
@@ -129,7 +129,7 @@ def _check_unit(page: Exposition, metric: str, per_second: float, series: Mappin
     count = sum(buckets.get(math.inf, 0.0) for buckets in series.values())
     last = max(bound for buckets in series.values() for bound in buckets if math.isfinite(bound))
     within = sum(max((c for b, c in buckets.items() if math.isfinite(b)), default=0.0) for buckets in series.values())
-    if count <= 0 or within > count / 2:
+    if count <= 0 or within >= count / 2:
         return
     observed = page.total(f"{metric}_sum")
     if observed is None or not math.isfinite(observed):

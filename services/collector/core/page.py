@@ -1,8 +1,8 @@
-"""What one scrape of one pod brought: its latency metric as a histogram or as a summary, in seconds."""
+"""What one scrape of one pod brought: its latency metric as a histogram or as a summary, in seconds; or why nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 Key: TypeAlias = tuple[str, ...]
 """A series, by its labels as `name=value` in order; without the bucket's bound or the quantile."""
@@ -42,3 +42,14 @@ class SummaryPage:
 
 
 Page: TypeAlias = HistogramPage | SummaryPage
+
+_MOST: Final = 200
+
+
+def reason(word: str, text: str) -> str:
+    """Why a pod has no page: the word that is counted, and what a person should know, in one printable line of at most
+    200 characters, whatever the pod sent or is called.
+    """
+    line = " ".join(f"{word}: {text[: 4 * _MOST]}".split())
+    line = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
+    return line if len(line) <= _MOST else line[: _MOST - 1] + "…"

@@ -4,7 +4,7 @@ A counter that went back, a group that was made anew and a first reading give no
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hostfs.cgroup import GroupReading
 from hostfs.pressure import Pressure
@@ -16,23 +16,23 @@ _USEC = 1e6
 @dataclass(frozen=True)
 class GroupRates:
     """One group in one window; None is unknown. `run_delay` is the mean number of its tasks that waited, where the
-    kernel shows no pressure.
+    kernel shows no pressure. `unheld_ratio` is the part of the window in which it waited, its own limit apart: by
+    pressure, else by run delay (of several tasks that wait at once the sum, so at most 1 is taken).
     """
 
     cpu_cores: float | None = None
     pressure_ratio: float | None = None
     throttled_ratio: float | None = None
     run_delay: float | None = None
+    unheld_ratio: float | None = None
 
     def waited_ratio(self, cpus: int) -> float | None:
-        """The part of the window in which it waited for others, at least: by pressure, else by run delay (of several
-        tasks that wait at once the sum, so at most 1 is taken). No weight cures a wait for its own limit, nor one for
-        its own other tasks: that needs all CPUs to be busy with them, so it is not longer than usage / CPUs.
+        """The part of the window in which it waited for others, at least. No weight cures a wait for its own limit, nor
+        one for its own other tasks: that needs all CPUs to be busy with them, so it is not longer than usage / CPUs.
         """
-        waited = self.pressure_ratio if self.pressure_ratio is not None else self.run_delay
-        if waited is None:
+        if self.unheld_ratio is None or self.cpu_cores is None:
             return None
-        return max(0.0, min(1.0, waited) - (self.throttled_ratio or 0.0) - (self.cpu_cores or 0.0) / max(1, cpus))
+        return max(0.0, self.unheld_ratio - self.cpu_cores / max(1, cpus))
 
 
 @dataclass
@@ -53,25 +53,37 @@ class Tally:
         rates: dict[str, GroupRates] = {}
         for group, reading in readings.items():
             before = self._last.get(group)
-            rates[group] = _rates(before, reading, elapsed_seconds)
-            if before is not None and before.inode == reading.inode and group in delays:
-                delay = run_delay_between(self._last_delays.get(group), delays[group], elapsed_seconds)
-                rates[group] = replace(rates[group], run_delay=delay)
+            if before is None or before.inode != reading.inode or elapsed_seconds is None or elapsed_seconds <= 0:
+                rates[group] = GroupRates()
+            else:
+                between = (self._last_delays.get(group), delays.get(group))
+                rates[group] = _rates(before, reading, between, elapsed_seconds)
         self._last, self._last_delays = dict(readings), delays
         return rates
 
 
-def _rates(before: GroupReading | None, now: GroupReading, elapsed: float | None) -> GroupRates:
-    if before is None or before.inode != now.inode or elapsed is None or elapsed <= 0:
-        return GroupRates()
-    cpu = throttled = None
+def _rates(
+    before: GroupReading,
+    now: GroupReading,
+    delays: tuple[Mapping[int, int] | None, Mapping[int, int] | None],
+    elapsed: float,
+) -> GroupRates:
+    cpu = throttled = held = delay = unheld = None
     if before.stat is not None and now.stat is not None:
         cpu = _rise(before.stat.usage_usec, now.stat.usage_usec, elapsed)
-        throttled = _rise(before.stat.throttled_usec, now.stat.throttled_usec, elapsed)
-    waited = _rise(_some_usec(before), _some_usec(now), elapsed)
-    return GroupRates(
-        cpu, None if waited is None else min(1.0, waited), None if throttled is None else min(1.0, throttled)
-    )
+        throttled = _ratio(_rise(before.stat.throttled_usec, now.stat.throttled_usec, elapsed))
+        # Without the cpu controller there is no limit to be held by; a counter that went back tells nothing.
+        held = 0.0 if now.stat.throttled_usec is None else throttled
+    pressure = _ratio(_rise(_some_usec(before), _some_usec(now), elapsed))
+    if pressure is None:
+        delay = run_delay_between(*delays, elapsed)
+    if held is not None:
+        unheld = run_delay_between(*delays, elapsed, held) if pressure is None else max(0.0, pressure - held)
+    return GroupRates(cpu, pressure, throttled, delay, _ratio(unheld))
+
+
+def _ratio(value: float | None) -> float | None:
+    return None if value is None else min(1.0, value)
 
 
 def _some_usec(reading: GroupReading) -> int | None:

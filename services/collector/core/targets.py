@@ -6,12 +6,15 @@ the host's network share its address: of several that lead to one place the one 
 none or several do, nobody.
 """
 
+import ipaddress
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from services.collector.core.page import reason
 from services.collector.core.workload import Workload
 
 SCRAPE: Final = "prometheus.io/scrape"
@@ -51,31 +54,35 @@ def targets(workloads: Iterable[Workload]) -> Targets:
     for workload in workloads:
         try:
             url = _url(workload)
+            place = url and _place(url)
         except ValueError as error:
-            refused[workload.uid] = f"no_target: {error}"
+            refused[workload.uid] = reason("no_target", str(error))
             continue
-        if url is not None:
-            metric = workload.latency_metric or workload.annotations.get(METRIC) or None
-            unit = workload.latency_unit or workload.annotations.get(UNIT) or None
-            found[workload.uid] = Target(workload.uid, url, metric and metric.removesuffix("_bucket"), unit)
-            by_place[_place(url)].append(workload)
+        if url and place:
+            metric = workload.latency_metric or workload.annotations.get(METRIC, "").strip()
+            unit = workload.latency_unit or workload.annotations.get(UNIT, "").strip()
+            found[workload.uid] = Target(workload.uid, url, metric.removesuffix("_bucket") or None, unit or None)
+            by_place[place].append(workload)
     for (host, port), pods in by_place.items():
-        for pod, others in _losers(pods, port, found):
+        for pod, others in _losers(pods, port):
             del found[pod.uid]
-            refused[pod.uid] = f"shared_target: {host}:{port} is also the place of {others}; only one pod may have it"
+            text = f"{host}:{port} is also the place of {others}; only one pod may have it"
+            refused[pod.uid] = reason("shared_target", text)
     return Targets(found, refused)
 
 
-def _losers(pods: list[Workload], port: int, found: Mapping[str, Target]) -> list[tuple[Workload, str]]:
+def _losers(pods: list[Workload], port: int) -> list[tuple[Workload, str]]:
     """The pods that do not get the place that they lead to, and whom they share it with. URLs that were written out and
-    differ are places of their own: one exporter may have a page for each of several pods.
+    lead to different pages do not share it: one exporter may have a page for each of several pods.
     """
-    urls = [found[pod.uid].url for pod in pods]
-    if len(pods) == 1 or (all(pod.metrics_url is not None for pod in pods) and len(set(urls)) == len(urls)):
-        return []
-    owners = [pod for pod in pods if port in pod.ports]
-    losers = [pod for pod in pods if len(owners) != 1 or pod is not owners[0]]
-    return [(pod, ", ".join(sorted(other.name for other in pods if other is not pod)[:3])) for pod in losers]
+    losers: list[tuple[Workload, str]] = []
+    pages = {pod.uid: _page(pod.metrics_url) if pod.metrics_url is not None else None for pod in pods}
+    for pod in pods if len(pods) > 1 else ():
+        own = pages[pod.uid]
+        rivals = [one for one in pods if one is not pod and (None in (own, pages[one.uid]) or own == pages[one.uid])]
+        if rivals and [one for one in (pod, *rivals) if port in one.ports] != [pod]:
+            losers.append((pod, ", ".join(sorted(one.name for one in rivals)[:3])))
+    return losers
 
 
 def _url(workload: Workload) -> str | None:
@@ -101,12 +108,18 @@ def _url(workload: Workload) -> str | None:
     if workload.address is None:
         raise ValueError("the pod has no address yet")
     host = f"[{workload.address}]" if ":" in workload.address else workload.address
-    url = f"{scheme}://{host}:{port}/{path.lstrip('/')}"
-    urlsplit(url)
-    return url
+    return f"{scheme}://{host}:{port}/{path.lstrip('/')}"
 
 
 def _place(url: str) -> tuple[str, int]:
-    """Host and port, so that two spellings of one place are one."""
+    """Host and port, so that two spellings of one place are one. Raises ValueError for a URL that is none."""
     parts = urlsplit(url)
-    return (parts.hostname or "").lower(), parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+    host = (parts.hostname or "").lower()
+    with suppress(ValueError):  # a name is no address
+        host = str(ipaddress.ip_address(host))
+    return host, parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+
+
+def _page(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.path or "/", parts.query

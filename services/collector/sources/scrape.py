@@ -9,7 +9,7 @@ import aiohttp
 
 from services.collector.core.exposition import Exposition, ExpositionError, LabelTexts
 from services.collector.core.latency_source import NoLatency, find_latency
-from services.collector.core.page import Page
+from services.collector.core.page import Page, reason
 from services.collector.core.targets import Target
 from services.collector.sources.tls import TlsContext
 
@@ -85,18 +85,12 @@ class Scraper:
                 self._slots.release()
         except TimeoutError:
             errors[target.uid] = word
-        except aiohttp.ClientPayloadError as error:
-            errors[target.uid] = f"unreadable: {' '.join(str(error).split())}"
-        except (aiohttp.ClientConnectorSSLError, aiohttp.ClientConnectorCertificateError, ssl.SSLError) as error:
-            errors[target.uid] = f"tls: {' '.join(str(error).split())}"
-        except (aiohttp.ClientError, OSError) as error:
-            errors[target.uid] = f"unreachable: {type(error).__name__}"
         except NoLatency as error:
-            errors[target.uid] = str(error)
-        except (ExpositionError, UnicodeDecodeError) as error:
-            errors[target.uid] = f"unreadable: {error}"
+            errors[target.uid] = reason(error.word, str(error))
+        except (ExpositionError, UnicodeDecodeError, aiohttp.ClientPayloadError) as error:
+            errors[target.uid] = reason("unreadable", str(error))
         except Exception as error:  # noqa: BLE001 - whatever an endpoint manages to break is its own loss
-            errors[target.uid] = f"failed: {type(error).__name__}"
+            errors[target.uid] = _reason(error)
 
     def _read(self, target: Target, body: bytearray, content_type: str) -> Page:
         labels = self._labels["openmetrics-text" in content_type.lower()]
@@ -126,3 +120,17 @@ class Scraper:
                 if len(body) > self._max_bytes:
                     raise ExpositionError(f"body too large: more than {self._max_bytes} bytes")
             return body, response.headers.get("Content-Type", "")
+
+
+def _reason(error: Exception) -> str:
+    cause: BaseException | None = error
+    tls: ssl.SSLError | None = None
+    while cause is not None:  # aiohttp's own errors are SSLErrors too, without the words
+        tls = cause if isinstance(cause, ssl.SSLError) else tls
+        cause = cause.__cause__
+    if tls is not None:
+        text = getattr(tls, "verify_message", "") or tls.reason or str(tls)
+        return reason("tls", f"{text}; collector.tls_ca_file, tls_server_name and tls_cert_file say who is trusted")
+    return reason(
+        "unreachable" if isinstance(error, (aiohttp.ClientError, OSError)) else "failed", type(error).__name__
+    )

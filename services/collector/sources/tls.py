@@ -2,6 +2,7 @@
 
 import os
 import ssl
+from contextlib import suppress
 
 from runtime.errors import ConfigError
 
@@ -20,11 +21,9 @@ class TlsContext:
         none any more leave the last one.
         """
         if self._context is not None and (stamps := self._stat()) != self._stamps:
-            try:
+            self._stamps = stamps  # tried once, for it takes time: the other half of a rotation changes them again
+            with suppress(ConfigError):
                 self._context = self._make()
-            except ConfigError:
-                return self._context  # half a rotation: the next scrape tries again
-            self._stamps = stamps
         return self._context
 
     def _files(self) -> list[str]:
@@ -34,10 +33,10 @@ class TlsContext:
         return [_stamp(path) for path in self._files()]
 
     def _make(self) -> ssl.SSLContext:
-        what = "collector.tls_ca_file"
+        what = f"collector.tls_ca_file: {self._ca_file}"
         try:
             context = ssl.create_default_context(cafile=self._ca_file)
-            what = "collector.tls_cert_file"
+            what = f"collector.tls_cert_file: {self._cert_file} with the key in {self._key_file or 'it'}"
             if self._cert_file is not None:
                 # With a password, or OpenSSL would ask the terminal for one.
                 context.load_cert_chain(self._cert_file, self._key_file, password="")

@@ -3,7 +3,7 @@
 One documented rule (PM-02, PM-05): only a comparison of two known, unsaturated numbers can say `keep` or `regressed`;
 an infinite or saturated value after a known one is `regressed` when its lower bound already is; everything else is
 `unknown`, which keeps the weights for the moment but is never evidence that they are good. A class that pressure judges
-is compared by how long it waited.
+is compared by how long it waited; one that is judged by another signal after the change than before it is `unknown`.
 """
 
 import math
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from schemas.messages import ClassState, JudgedBy, Latency, State
+
+_ROUNDING = 1e-9
 
 Evidence: TypeAlias = Literal["keep", "regressed", "unknown"]
 
@@ -37,15 +39,20 @@ class Regression:
     after: float
     signal: JudgedBy = "latency"
 
+    @property
+    def times(self) -> float:
+        """How many times as much it is: infinity from nothing."""
+        return self.after / self.before if self.before > 0.0 else math.inf
+
     def __str__(self) -> str:
-        rise = (self.after / self.before - 1.0) * 100
         if self.signal == "pressure":
-            return f"{self.name}: waited {self.before * 100:.0f} % -> {self.after * 100:.0f} % (+{rise:.0f} %)"
+            return f"{self.name}: waited {self.before * 100:.0f} % -> {self.after * 100:.0f} % of the time"
+        rise = (self.after / self.before - 1.0) * 100
         return f"{self.name}: P99 {self.before * 1000:.1f} ms -> {self.after * 1000:.1f} ms (+{rise:.0f} %)"
 
 
 def find_regression(
-    before: State, after: State, *, limit_ratio: float, floor_ratio: float, min_requests: int
+    before: State, after: State, *, limit_ratio: float, floor_ratio: float, wait_ratio: float, min_requests: int
 ) -> tuple[Evidence, Regression | None]:
     """The worst regression over all classes with an objective, or what else the evidence says.
 
@@ -59,7 +66,7 @@ def find_regression(
         now = after.classes.get(name)
         if then.judged_by == "pressure":
             old, new = then.waited_ratio, now.waited_ratio if now is not None else None
-            evidence, counts = _compare_waits(then, now, limit_ratio), old is not None
+            evidence, counts = _compare_waits(then, now, wait_ratio), old is not None
         elif then.objective_seconds is not None:
             old, new = then.latency.p99_seconds, now.latency.p99_seconds if now is not None else None
             evidence = _compare_latencies(then, now, limit_ratio, floor_ratio, min_requests)
@@ -70,8 +77,9 @@ def find_regression(
             said.add(evidence)
         if evidence != "regressed" or old is None or new is None:
             continue
-        if worst is None or new / old > worst.after / worst.before:
-            worst = Regression(name, old, new, then.judged_by or "latency")
+        found = Regression(name, old, new, then.judged_by or "latency")
+        if worst is None or found.times > worst.times:
+            worst = found
     if worst is not None:
         return "regressed", worst
     return ("keep", None) if said == {"keep"} else ("unknown", None)
@@ -80,8 +88,10 @@ def find_regression(
 def _compare_latencies(
     then: ClassState, now: ClassState | None, limit_ratio: float, floor_ratio: float, min_requests: int
 ) -> Evidence:
+    if now is None or now.judged_by == "pressure":
+        return "unknown"
     old, old_saturated = _p99(then.latency, min_requests)
-    new, new_saturated = _p99(now.latency, min_requests) if now is not None else (None, False)
+    new, new_saturated = _p99(now.latency, min_requests)
     evidence = compare(old, new, limit_ratio, floor_ratio * (then.objective_seconds or 0.0))
     if old_saturated or (new_saturated and evidence == "keep"):
         return "unknown"
@@ -89,12 +99,15 @@ def _compare_latencies(
 
 
 def _compare_waits(then: ClassState, now: ClassState | None, limit_ratio: float) -> Evidence:
-    """As with latencies, and only above the ceiling: a wait is a small number of a short window, and what is allowed
-    is no harm.
+    """Waits are parts of the time, and nothing is as good a number as any: they are compared by their difference, not
+    by their ratio, and only above the ceiling, since what is allowed is no harm.
     """
     if now is None or now.judged_by != "pressure" or now.waited_source != then.waited_source:
         return "unknown"
-    return compare(then.waited_ratio, now.waited_ratio, limit_ratio, then.objective_pressure_ratio or 0.0)
+    old, new, ceiling = then.waited_ratio, now.waited_ratio, then.objective_pressure_ratio or 0.0
+    if old is None or new is None or not 0.0 <= old <= 1.0 or not 0.0 <= new <= 1.0:
+        return "unknown"
+    return "regressed" if new > ceiling and new - old > limit_ratio + _ROUNDING else "keep"
 
 
 def _p99(latency: Latency, min_requests: int) -> tuple[float | None, bool]:

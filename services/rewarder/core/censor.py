@@ -138,9 +138,15 @@ def _not_judged(name: str, seen: ClassState, min_requests: int) -> str | None:
 
 
 def _fell_silent(before: ClassState, after: ClassState) -> bool:
-    """Whether a class that was serving requests is not known to serve half as many now, and nothing else is known."""
+    """Whether a class that was serving requests is not known to serve half as many now, and nothing else is known; or,
+    where pressure judged it, whether it is not known any more how long it waits.
+    """
+    if has_evidence(after):
+        return False
+    if before.judged_by == "pressure":
+        return has_evidence(before)
     rate_before, rate_after = before.latency.requests_per_second, after.latency.requests_per_second
-    if has_evidence(after) or rate_before is None or rate_before <= 0:
+    if rate_before is None or rate_before <= 0:
         return False
     if rate_after is None:
         return True

@@ -40,6 +40,32 @@ def test_a_state_names_classes_latency_and_contention():
     )
 
 
+def told(**fields):
+    """What a state's line says of one class of this kind."""
+    line = line_of(State(**ID, phase="after", classes={"default": ClassState(pods=1, **fields)}))
+    return line.partition("after  ")[2].partition(";")[0]
+
+
+def test_a_class_that_pressure_judges_shows_its_wait_and_its_ceiling():
+    judge = {"judged_by": "pressure", "objective_pressure_ratio": 0.1, "weight": 316}
+    assert told(waited_ratio=0.4, **judge) == "default waited 40 % (ceiling 10 %) weight 316"
+    assert told(waited_ratio=None, **judge) == "default waited unknown (ceiling 10 %) weight 316"
+    assert told(waited_ratio=0.4, **{**judge, "objective_pressure_ratio": 0.005}).startswith(
+        "default waited 40 % (ceiling 0.5 %)"
+    )
+    slow = Latency(p99_seconds=9.0)
+    assert told(waited_ratio=0.4, latency=slow, **judge) == "default waited 40 % (ceiling 10 %) weight 316"
+
+
+def test_a_class_that_latency_judges_says_why_it_is_unknown_and_not_how_long_it_waited():
+    assert told(judged_by="latency", latency=Latency(reason="idle"), waited_ratio=0.4) == "default P99 unknown (idle)"
+    assert told(judged_by="latency", latency=Latency(p99_seconds=0.02), waited_ratio=0.4) == "default P99 20 ms"
+
+
+def test_a_class_that_nothing_judges_shows_neither():
+    assert told(latency=Latency(reason="no_source"), waited_ratio=0.4, cpu_cores=1.5) == "default 1.50 cores"
+
+
 def test_an_action_says_what_is_picked_how_and_with_which_probability():
     action = Action(**ID, policy="linucb", arm="lc10-d3-b1", weights={"a": 1000, "b": 100}, propensity=0.954)
     assert line_of(action) == "     7  action     linucb picks lc10-d3-b1 (1000:100) with probability 0.95"

@@ -16,7 +16,7 @@ SPECS = {
 
 def reading(cls, *, weight=100, skip=None, share=None, memory=None, **rates):
     state = PodState(uid="u", name="n", group="g", cls=cls, weight=weight, skip=skip)
-    return PodReading(state, GroupRates(**rates), share, memory)
+    return PodReading(state, GroupRates(**{"cpu_cores": 0.0} | rates), share, memory)
 
 
 def states(*pods, latencies=None, cpus=2):
@@ -43,7 +43,7 @@ def test_usage_memory_and_shares_add_up_and_pressure_is_the_worst():
 
 
 def test_what_no_pod_knows_is_unknown():
-    found = states(reading("api"))["api"]
+    found = states(reading("api", cpu_cores=None))["api"]
     assert (found.cpu_cores, found.pressure_ratio, found.share, found.memory_bytes) == (None, None, None, None)
 
 
@@ -59,8 +59,8 @@ def test_pods_without_a_class_are_in_none():
 
 def test_who_ran_above_its_share_while_a_class_waited():
     found = states(
-        reading("api", cpu_cores=0.2, share=0.5, pressure_ratio=0.3),
-        reading("batch", cpu_cores=1.5, share=0.25, pressure_ratio=0.2),
+        reading("api", cpu_cores=0.2, share=0.5, unheld_ratio=0.3),
+        reading("batch", cpu_cores=1.5, share=0.25, unheld_ratio=0.2),
         reading("web", cpu_cores=0.3, share=0.25),
     )
     assert found["api"].waited_for == ("batch",)
@@ -69,7 +69,7 @@ def test_who_ran_above_its_share_while_a_class_waited():
 
 def test_where_nobody_ran_above_its_share_whoever_ran_most_is_named():
     found = states(
-        reading("api", cpu_cores=0.2, share=0.1, pressure_ratio=0.3),
+        reading("api", cpu_cores=0.2, share=0.1, unheld_ratio=0.3),
         reading("batch", cpu_cores=1.5, share=0.9),
         reading("web", cpu_cores=0.1, share=0.1),
     )
@@ -77,13 +77,64 @@ def test_where_nobody_ran_above_its_share_whoever_ran_most_is_named():
 
 
 def test_who_did_not_wait_waited_for_nobody():
-    found = states(reading("api", pressure_ratio=0.05, cpu_cores=1.0), reading("batch", cpu_cores=2.0, share=0.1))
+    found = states(reading("api", unheld_ratio=0.05), reading("batch", cpu_cores=2.0, share=0.1))
     assert found["api"].waited_for == ()
+    found = states(reading("api", unheld_ratio=0.5, cpu_cores=1.0), reading("batch", cpu_cores=1.0, share=0.1))
+    assert found["api"].waited_for == ()  # as long as its own tasks may have been in each other's way
 
 
 def test_what_a_pod_waited_for_its_own_limit_is_taken_off_that_pod_alone():
-    waits = reading("api", pressure_ratio=0.4, throttled_ratio=0.0)
-    throttled = reading("api", pressure_ratio=0.45, throttled_ratio=0.45)
+    waits = reading("api", pressure_ratio=0.4, throttled_ratio=0.0, unheld_ratio=0.4)
+    throttled = reading("api", pressure_ratio=0.45, throttled_ratio=0.45, unheld_ratio=0.0)
     found = states(waits, throttled)["api"]
     assert (found.pressure_ratio, found.throttled_ratio, found.waited_ratio) == (0.45, 0.45, 0.4)
     assert states(reading("api"))["api"].waited_ratio is None
+
+
+def test_the_state_says_what_the_wait_of_the_worst_pod_was_made_of():
+    by_pressure = reading("api", pressure_ratio=0.2, unheld_ratio=0.2)
+    by_delay = reading("api", run_delay=3.0, unheld_ratio=0.4)
+    found = states(by_pressure, by_delay)["api"]
+    assert (found.waited_ratio, found.waited_source, found.run_delay) == (0.4, "run_delay", 3.0)
+    found = states(by_pressure, reading("api", run_delay=0.1, unheld_ratio=0.1))["api"]
+    assert (found.waited_ratio, found.waited_source, found.run_delay) == (0.2, "pressure", 0.1)
+    found = states(reading("api"))["api"]
+    assert (found.waited_ratio, found.waited_source, found.run_delay) == (None, None, None)
+
+
+def test_memory_that_no_node_has_is_cut_at_what_a_message_holds():
+    assert states(reading("api", memory=2**64 - 1), reading("api", memory=2**64 - 1))["api"].memory_bytes == 2**63 - 1
+
+
+NO_ENDPOINT, NO_METRIC = Latency(reason="no_source"), Latency(reason="no_metric")
+FOR_NOW = [Latency(reason=reason) for reason in ("scrape_failed", "first_scrape", "idle", "few_requests")]
+KNOWN = [Latency(p99_seconds=0.2, requests=50), Latency(p99_seconds=1.0, reason="beyond_buckets")]
+BOTH = ClassSettings(objective_p99_seconds=0.1, objective_pressure_ratio=0.2)
+BY_LATENCY = ClassSettings(objective_p99_seconds=0.1)
+BY_PRESSURE = ClassSettings(objective_pressure_ratio=0.2)
+
+
+def judged(latency, spec, pods=1):
+    found = class_states([reading("api")] * pods, {"api": latency}, {"api": spec}, WeightSettings(), 2)["api"]
+    assert found.objective_pressure_ratio == spec.objective_pressure_ratio
+    return found.judged_by
+
+
+@pytest.mark.parametrize("latency", [NO_ENDPOINT, NO_METRIC, Latency(reason="no_common_buckets")])
+def test_without_latency_a_class_is_judged_by_its_pressure_ceiling_if_it_has_one(latency):
+    assert judged(latency, BOTH) == "pressure"
+    assert judged(latency, BY_PRESSURE) == "pressure"
+    assert judged(latency, BY_LATENCY) == "latency"
+
+
+@pytest.mark.parametrize("latency", [*FOR_NOW, *KNOWN])
+def test_a_latency_that_is_known_or_only_missing_for_now_still_judges(latency):
+    assert judged(latency, BOTH) == "latency"
+    assert judged(latency, BY_LATENCY) == "latency"
+    assert judged(latency, BY_PRESSURE) == "pressure"
+
+
+@pytest.mark.parametrize("latency", [NO_ENDPOINT, *FOR_NOW, *KNOWN])
+def test_an_absent_class_and_one_without_an_objective_are_judged_by_nothing(latency):
+    assert judged(latency, BOTH, pods=0) is None
+    assert judged(latency, ClassSettings(kind="throughput")) is None

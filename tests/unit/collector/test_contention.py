@@ -35,6 +35,13 @@ def test_a_class_held_by_its_own_limit_is_no_contention():
     assert seen({"api": ClassState(pressure_ratio=0.6, throttled_ratio=0.6, waited_ratio=0.4)}).contended
 
 
+def test_a_class_that_waited_by_its_run_delay_makes_contention_and_the_reason_says_so():
+    waits = {"api": ClassState(waited_ratio=0.2, waited_source="run_delay"), "batch": ClassState(waited_ratio=0.1)}
+    found = seen(waits, run_queue=0.0, run_queue_source="schedstat")
+    assert found.contended
+    assert found.reason == "api waited 20 % of the time (run delay)"
+
+
 def test_pressure_of_the_classes_goes_before_the_run_queue():
     found = seen({"api": ClassState(waited_ratio=0.0)}, run_queue=5.0, run_queue_source="schedstat")
     assert not found.contended

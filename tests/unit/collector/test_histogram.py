@@ -34,8 +34,41 @@ def test_one_bucket_that_went_back_is_enough_to_tell_a_reset():
     assert added(series(_0_1=500, inf=600), series(_0_1=3, inf=700)) == {0.1: 3, INF: 700}
 
 
-def test_other_buckets_than_before_are_a_reset_too():
-    assert added(series(_1=5, inf=10), series(_0_5=4, _1=6, inf=12)) == {0.5: 4, 1.0: 6, INF: 12}
+def test_a_reset_of_one_series_leaves_the_others_alone():
+    before = {("code=200",): {0.1: 500, INF: 600}, ("code=500",): {0.1: 50, INF: 60}}
+    now = {("code=200",): {0.1: 510, INF: 612}, ("code=500",): {0.1: 1, INF: 3}}
+    assert added(before, now) == {0.1: 11, INF: 15}
+
+
+def test_a_bound_that_was_not_there_before_waits_for_the_next_scrape():
+    before, now = series(_1=5, inf=10), series(_0_5=4, _1=6, inf=12)
+    assert added(before, now) == {1.0: 1, INF: 2}
+    assert added(now, series(_0_5=5, _1=8, inf=15)) == {0.5: 1, 1.0: 2, INF: 3}
+
+
+def test_a_bound_that_vanished_takes_nothing_away():
+    assert added(series(_0_5=4, _1=6, inf=12), series(_1=7, inf=14)) == {1.0: 1, INF: 2}
+
+
+def test_a_series_with_all_other_bounds_than_before_is_a_baseline():
+    assert added(series(_1=5, inf=10), series(_0_5=4, _2=6, inf=12)) is None
+    before = {("code=200",): {0.1: 5, INF: 6}, ("code=500",): {1.0: 5, INF: 10}}
+    now = {("code=200",): {0.1: 6, INF: 8}, ("code=500",): {0.5: 9, INF: 12}}
+    assert added(before, now) == {0.1: 1, INF: 2}
+
+
+def test_a_series_with_other_bounds_that_went_back_was_reset_and_counts_whole():
+    assert added(series(_1=5, inf=10), series(_0_5=4, _2=6, inf=7)) == {0.5: 4, 2.0: 6, INF: 7}
+
+
+def test_a_series_that_never_had_a_finite_bound_is_counted_and_says_no_more():
+    assert added({(): {INF: 10}}, {(): {INF: 12}}) == {INF: 2}
+
+
+def test_a_series_that_comes_back_after_a_gap_is_a_baseline():
+    before = {("code=200",): {0.1: 5, INF: 6}}
+    now = {("code=200",): {0.1: 6, INF: 8}, ("code=500",): {0.1: 900, INF: 1000}}
+    assert added(before, now, gone={("code=500",): None}) == {0.1: 1, INF: 2}
 
 
 def test_a_new_series_of_a_known_pod_counts_whole():
@@ -61,6 +94,11 @@ def test_merging_keeps_the_bounds_that_all_have():
     assert merge([{0.1: 5, 0.5: 6, INF: 7}, {0.1: 1, 1.0: 2, INF: 3}]) == {0.1: 6, INF: 10}
     assert merge([]) == {}
     assert merge([{}, {0.1: 1, INF: 1}]) == {0.1: 1, INF: 1}
+
+
+def test_what_has_no_observations_has_no_say_in_the_bounds():
+    assert merge([{0.1: 5, 1.0: 6, INF: 7}, {0.3: 0, INF: 0}]) == {0.1: 5, 1.0: 6, INF: 7}
+    assert merge([{0.1: 0, 1.0: 0, INF: 0}, {0.1: 0, INF: 0}]) == {0.1: 0, INF: 0}
 
 
 def test_pm_09_a_bounds_are_numbers():
@@ -114,8 +152,14 @@ def test_the_fraction_over_a_limit(limit, fraction):
     assert over(EVEN, limit) == pytest.approx(fraction)
 
 
-def test_what_lies_in_the_last_bucket_is_over_every_limit():
-    assert over({0.1: 60, INF: 100}, 5.0) == pytest.approx(0.4)
+def test_how_much_of_the_last_bucket_is_over_a_limit_inside_it_is_not_known():
+    assert over({0.1: 60, INF: 100}, 5.0) is None
+    assert over({0.1: 60, INF: 100}, 0.1) == pytest.approx(0.4)
+    assert over({0.1: 100, INF: 100}, 5.0) == 0.0
+    assert over({INF: 100}, 5.0) is None
+
+
+def test_without_requests_no_fraction_is_over():
     assert over({}, 0.1) is None
     assert over({0.1: 0, INF: 0}, 0.1) is None
 

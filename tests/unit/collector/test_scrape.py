@@ -7,16 +7,30 @@ import os
 import socket
 import threading
 import tracemalloc
+import zlib
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from services.collector.core.workload import Workload
+from services.collector.core.page import HistogramPage, SummaryPage, SummarySeries
+from services.collector.core.targets import Target
 from services.collector.sources.scrape import Scraper
-from tests.unit.collector.endpoints import PAGE, Endpoint, dripping, response, running, silent
+from services.collector.sources.tls import TlsContext
+from tests.unit.collector.endpoints import (
+    PAGE,
+    TLS_FILES,
+    Endpoint,
+    dripping,
+    endless,
+    response,
+    running,
+    server_tls,
+    silent,
+)
 
 INF = math.inf
-GOOD = {("req_seconds",): {0.1: 90.0, INF: 100.0}}
+GOOD = HistogramPage("req_seconds", {(): {0.1: 90.0, INF: 100.0}})
 LIMIT = 4 << 20
 
 
@@ -30,8 +44,8 @@ async def scraper(**fields):
         await made.close()
 
 
-def pod(name, url, metric=None):
-    return Workload(uid=name, name=name, group=f"pod-{name}", metrics_url=url, latency_metric=metric)
+def pod(name, url, metric=None, unit=None):
+    return Target(name, url, metric, unit)
 
 
 async def scraped(endpoint, **fields):
@@ -49,30 +63,57 @@ def sockets():
     return sum(target(fd).startswith("socket:") for fd in os.listdir("/proc/self/fd"))
 
 
-async def test_a_page_becomes_series_keyed_by_the_metrics_name_and_labels():
+async def test_a_page_becomes_the_pods_latency():
     assert await scraped(Endpoint()) == ({"a": GOOD}, {})
 
 
-async def test_pods_without_a_url_are_not_scraped():
+async def test_no_targets_are_no_requests():
     async with scraper() as made:
-        assert await made.scrape([pod("a", None)]) == ({}, {})
+        assert await made.scrape([]) == ({}, {})
 
 
-async def test_a_pods_own_metric_goes_before_the_usual_names():
+async def test_a_pods_own_metric_goes_before_the_usual_names_and_its_unit_before_the_names():
     page = PAGE.replace(b"req_", b"own_") + PAGE
     async with running(Endpoint(response(page))) as endpoint, scraper() as made:
-        pages, _ = await made.scrape([pod("a", endpoint.url, "own_seconds"), pod("b", endpoint.url)])
-    assert {uid: {key[0] for key in series} for uid, series in pages.items()} == {
-        "a": {"own_seconds"},
-        "b": {"req_seconds"},
+        pages, _ = await made.scrape(
+            [pod("a", endpoint.url, "own_seconds"), pod("b", endpoint.url), pod("c", endpoint.url, unit="milliseconds")]
+        )
+    assert pages == {
+        "a": HistogramPage("own_seconds", GOOD.series),
+        "b": GOOD,
+        "c": HistogramPage("req_seconds", {(): {0.0001: 90.0, INF: 100.0}}),
     }
+
+
+async def test_pm_01_a_summary_that_saw_nothing_is_a_page_with_its_count():
+    page = b'req_seconds{quantile="0.95"} NaN\nreq_seconds{quantile="0.99"} NaN\nreq_seconds_sum 81.5\nreq_seconds_count 407\n'
+    pages, errors = await scraped(Endpoint(response(page)))
+    assert (pages, errors) == ({"a": SummaryPage("req_seconds", {(): SummarySeries(407.0, {})})}, {})
+
+
+@pytest.mark.parametrize(
+    "content_type", ["application/openmetrics-text; version=1.0.0; charset=utf-8", "APPLICATION/OPENMETRICS-TEXT"]
+)
+async def test_pm_06_the_format_is_what_the_content_type_says_in_any_case(content_type):
+    pages, errors = await scraped(Endpoint(response(PAGE, content_type=content_type)))
+    assert (pages, errors) == ({}, {"a": "unreadable: an OpenMetrics page without # EOF at its end: it was cut off"})
+    assert await scraped(Endpoint(response(PAGE + b"# EOF\n", content_type=content_type))) == ({"a": GOOD}, {})
+
+
+async def test_pm_12_one_pod_is_asked_once_a_round():
+    endpoint = Endpoint()
+    async with running(endpoint), scraper() as made:
+        await made.scrape([pod("a", endpoint.url)])
+        assert len(endpoint.requests) == 1
 
 
 async def test_the_request_says_what_it_accepts_and_carries_no_cookies():
     endpoint = Endpoint(response(PAGE, headers="Set-Cookie: a=b\r\n"))
     async with running(endpoint), scraper() as made:
-        await made.scrape([pod("a", endpoint.url)])
-        await made.scrape([pod("a", endpoint.url)])
+        url = endpoint.url.replace("127.0.0.1", "localhost")  # addresses never have cookies in aiohttp
+        for _ in range(2):
+            assert await made.scrape([pod("a", url)]) == ({"a": GOOD}, {})
+    assert len(endpoint.requests) == 2
     assert b"openmetrics-text" in endpoint.requests[0]
     assert not any(b"Cookie" in request for request in endpoint.requests)
 
@@ -117,10 +158,22 @@ async def test_a_refused_connection_is_unreachable():
         (b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nreq_sec", "unreadable: "),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "un"),
         (response(b"\xff\xfe"), "unreadable: "),
-        (response(b""), "no_histogram"),
-        (response(b"other 1\n"), "no_histogram"),
-        (response(PAGE, content_type="application/openmetrics-text"), "unreadable: an OpenMetrics page without"),
-        (response(b'req_seconds_bucket{le="0.1"} 5\nreq_seconds_bucket{le="0.1"} 9\n'), "unreadable: req_seconds: two"),
+        (response(PAGE + b'x{a="caf\xe9"} 1\n'), "unreadable: "),
+        (response(b"<html><body>It works!</body></html>", content_type="text/html"), "no_metric: "),
+        (response(b'req_seconds_bucket{le="+Inf"} 5\n'), "no_buckets: "),
+        (response(b'req_seconds_bucket{le="1"} 5\n'), "no_count: "),
+        (response(b'req_seconds{quantile="0.5"} 5\n'), "no_quantiles: "),
+        (
+            response(b'req_seconds_bucket{le="1"} 0\nreq_seconds_bucket{le="+Inf"} 9\nreq_seconds_sum 9000\n'),
+            "unit_suspect: ",
+        ),
+        (response(b""), "no_metric: "),
+        (response(b"other 1\n"), "no_metric: "),
+        (response(PAGE, content_type="application/openmetrics-text"), "unreadable: an OpenMetrics page without # EOF"),
+        (
+            response(b'req_seconds_bucket{le="0.1"} 5\nreq_seconds_bucket{le="0.1"} 9\n'),
+            "unreadable: req_seconds_bucket: two",
+        ),
     ],
 )
 async def test_an_answer_that_is_none_has_a_word(answer, word):
@@ -131,7 +184,36 @@ async def test_an_answer_that_is_none_has_a_word(answer, word):
     pages, errors = await scraped(Endpoint(handle=once))
     assert pages == {}
     assert errors["a"].startswith(word)
-    assert "\n" not in errors["a"]
+    assert errors["a"].isprintable()
+    assert len(errors["a"]) <= 200
+
+
+async def test_a_unit_that_is_none_has_a_word():
+    async with running(Endpoint()) as endpoint, scraper() as made:
+        pages, errors = await made.scrape([pod("a", endpoint.url, "req_seconds", "\x1b[31m" + "m" * 5000)])
+    assert pages == {}
+    assert errors["a"].startswith("unit_unknown: ")
+    assert errors["a"].isprintable()
+    assert len(errors["a"]) <= 200
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "x" * 5000 + '_bucket{le="1"} 5\n',
+        'req_seconds_bucket{a="\x1b[2J\r' + "x" * 300 + '"le="1"} 5\n',
+        'req_seconds_bucket{a="\x1b[2J\r' + "\U000e0001" * 300 + '",a="",le="1"} 5\n',
+        'req_seconds_bucket{le="\x1b\u202e' + "9" * 300 + '"} 5\n',
+        'req_seconds_bucket{le="1"} ' + "Z" * 300 + "\n",
+        'req_seconds_bucket{a="' + "x" * 5000 + '",le="1"} 5\n',
+    ],
+)
+async def test_what_a_page_holds_does_not_get_out_of_the_errors_line(page):
+    pages, errors = await scraped(Endpoint(response(page.encode())))
+    assert pages == {}
+    assert errors["a"].partition(":")[0] in ("unreadable", "no_metric")
+    assert errors["a"].isprintable()
+    assert len(errors["a"]) <= 200
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/\n", "http://[::1", "http://", "http://\ud800/", "nonsense"])
@@ -144,21 +226,46 @@ async def test_an_url_that_is_none_costs_itself(url):
 
 
 async def test_whatever_a_page_breaks_costs_itself(monkeypatch):
-    def broken(page, content_type, names):
-        if "evil" in page:
+    def broken(page, metric, unit, names):
+        if metric == "evil":
             raise TypeError("an error that nobody thought of")
-        return "req_seconds", {(): {INF: 1.0}}
+        return GOOD
 
-    monkeypatch.setattr("services.collector.sources.scrape.parse_histogram", broken)
-    async with running(Endpoint(), Endpoint(response(b"evil"))) as (good, evil), scraper() as made:
-        pages, errors = await made.scrape([pod("a", good.url), pod("b", evil.url)])
-    assert (set(pages), errors) == ({"a"}, {"b": "failed: TypeError"})
+    monkeypatch.setattr("services.collector.sources.scrape.find_latency", broken)
+    async with running(Endpoint()) as endpoint, scraper() as made:
+        pages, errors = await made.scrape([pod("a", endpoint.url), pod("b", endpoint.url, "evil")])
+    assert (pages, errors) == ({"a": GOOD}, {"b": "failed: TypeError"})
+
+
+async def test_pages_are_read_in_one_thread_beside_the_event_loop(monkeypatch):
+    threads = set()
+
+    def read(page, metric, unit, names):
+        threads.add(threading.current_thread())
+        return GOOD
+
+    monkeypatch.setattr("services.collector.sources.scrape.find_latency", read)
+    async with running(Endpoint()) as endpoint, scraper() as made:
+        await made.scrape([pod(str(number), endpoint.url) for number in range(8)])
+    (thread,) = threads
+    assert thread is not threading.current_thread()
+    await asyncio.to_thread(thread.join, 10)
+    assert not thread.is_alive()
+
+
+async def test_no_more_than_so_many_are_asked_at_one_time():
+    endpoint = Endpoint(handle=silent)
+    async with running(endpoint), scraper(concurrency=3, timeout_seconds=1.0) as made:
+        pages, errors = await made.scrape([pod(str(number), endpoint.url) for number in range(9)])
+        assert endpoint.connections == 3
+    assert pages == {}
+    assert sorted(errors.values()) == ["queued"] * 6 + ["timeout"] * 3
 
 
 async def test_a_body_of_the_largest_size_is_read_and_one_byte_more_is_not():
     body = PAGE + b"#" * (10_000 - len(PAGE))
     pages, errors = await scraped(Endpoint(response(body)), max_bytes=10_000)
-    assert (set(pages), errors) == ({"a"}, {})
+    assert (pages, errors) == ({"a": GOOD}, {})
     pages, errors = await scraped(Endpoint(response(body + b"#")), max_bytes=10_000)
     assert (pages, errors) == ({}, {"a": "unreadable: body too large: more than 10000 bytes"})
 
@@ -185,9 +292,36 @@ async def test_pm_11_b_a_plain_body_under_a_gzip_header_is_an_error_of_that_pod(
     assert "\n" not in errors["a"]
 
 
-async def test_a_compressed_page_is_read():
-    answer = response(gzip.compress(PAGE), headers="Content-Encoding: gzip\r\n")
+@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+async def test_a_compressed_page_is_read(encoding, compress):
+    answer = response(compress(PAGE), headers=f"Content-Encoding: {encoding}\r\n")
     assert await scraped(Endpoint(answer)) == ({"a": GOOD}, {})
+
+
+async def test_pm_11_a_body_without_end_is_cut_off_at_the_limit():
+    good = Endpoint()
+    async with running(good, Endpoint(handle=endless)) as (_, bad), scraper(timeout_seconds=30.0) as made:
+        pages, errors = await made.scrape([pod("a", bad.url), pod("b", good.url)])
+    assert (pages, errors) == ({"b": GOOD}, {"a": f"unreadable: body too large: more than {LIMIT} bytes"})
+
+
+async def test_label_sets_that_change_on_every_scrape_cost_only_themselves():
+    evil, good = Endpoint(), Endpoint()
+    async with running(evil, good), scraper(timeout_seconds=30.0) as made:
+        for scrape in range(3):
+            lines = (f'req_seconds_bucket{{id="{scrape}-{n}",le="+Inf"}} 1\n' for n in range(10_000))
+            evil.answer = response("".join(lines).encode())
+            pages, errors = await made.scrape([pod("a", evil.url), pod("b", good.url)])
+            assert (pages, errors) == ({"b": GOOD}, {"a": "unreadable: req_seconds_bucket: more than 2000 series"})
+
+
+@pytest.mark.timeout(60)
+async def test_a_page_of_one_endless_line_costs_only_itself():
+    line = b"req_seconds_bucket{" + b'le="1",' * 500_000
+    async with running(Endpoint(response(line)), Endpoint()) as (evil, good), scraper(timeout_seconds=30.0) as made:
+        pages, errors = await made.scrape([pod("a", evil.url), pod("b", good.url)])
+    assert pages == {"b": GOOD}
+    assert errors["a"].startswith("unreadable: req_seconds_bucket: cannot read")
 
 
 @pytest.mark.parametrize("handle", [dripping, silent])
@@ -240,3 +374,114 @@ async def test_many_slow_endpoints_do_not_hold_up_the_others_twice():
 async def test_closing_twice_or_before_any_scrape_is_fine():
     async with scraper() as made:
         await made.close()
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as made:
+            made.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
+
+
+def client_tls(cert=None, key=None, *, ca="ca.pem", verify=True):
+    files = [name and f"{TLS_FILES}/{name}" for name in (ca, cert, key)]
+    return TlsContext(ca_file=files[0], cert_file=files[1], key_file=files[2], verify=verify)
+
+
+@ipv6
+async def test_an_ipv6_address_is_reached():
+    assert await scraped(Endpoint(host="::1")) == ({"a": GOOD}, {})
+
+
+@ipv6
+async def test_an_ipv6_address_is_reached_over_tls():
+    assert await scraped(Endpoint(host="::1", tls=server_tls()), tls=client_tls()) == ({"a": GOOD}, {})
+
+
+async def test_a_certificate_of_the_configured_authority_is_taken():
+    assert await scraped(Endpoint(tls=server_tls()), tls=client_tls()) == ({"a": GOOD}, {})
+
+
+@pytest.mark.parametrize(
+    ("shown", "tls", "words"),
+    [
+        (("pod.pem", "pod.key"), None, "unable to get local issuer certificate"),
+        (("stranger.pem", None), "ca.pem", "self-signed certificate"),
+        (("named.pem", None), "ca.pem", "IP address mismatch, certificate is not valid for '127.0.0.1'"),
+    ],
+)
+async def test_a_certificate_that_nobody_vouches_for_is_refused_and_the_error_says_which_settings_matter(
+    shown, tls, words
+):
+    pages, errors = await scraped(Endpoint(tls=server_tls(*shown)), tls=tls and client_tls(ca=tls))
+    assert pages == {}
+    assert errors["a"].startswith(f"tls: {words}")
+    assert errors["a"].endswith("; collector.tls_ca_file, tls_server_name and tls_cert_file say who is trusted")
+
+
+async def test_a_pod_may_have_to_go_by_a_name_of_its_own():
+    options = {"tls": client_tls(), "tls_server_name": "pod.test"}
+    assert await scraped(Endpoint(tls=server_tls("named.pem", None)), **options) == ({"a": GOOD}, {})
+    assert await scraped(Endpoint(), **options) == ({"a": GOOD}, {})
+    pages, errors = await scraped(Endpoint(tls=server_tls()), tls=client_tls(), tls_server_name="other.test")
+    assert pages == {}
+    assert errors["a"].startswith("tls: Hostname mismatch")
+
+
+async def test_without_verification_any_certificate_is_taken():
+    tls = client_tls(ca=None, verify=False)
+    assert await scraped(Endpoint(tls=server_tls("stranger.pem", None)), tls=tls) == ({"a": GOOD}, {})
+
+
+async def test_a_server_that_asks_for_a_certificate_is_shown_one():
+    asking = server_tls(asks=True)
+    assert await scraped(Endpoint(tls=asking), tls=client_tls("pod.pem", "pod.key")) == ({"a": GOOD}, {})
+    assert await scraped(Endpoint(tls=asking), tls=client_tls("named.pem")) == ({"a": GOOD}, {})
+    for shown in (None, "stranger.pem"):
+        pages, errors = await scraped(Endpoint(tls=asking), tls=client_tls(shown))
+        assert pages == {}
+        assert errors["a"].partition(":")[0] in ("tls", "unreachable")
+
+
+async def test_https_where_none_is_spoken_costs_itself():
+    async def serve(reader, writer):
+        await reader.read(1)
+        writer.write(response(PAGE))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with running(Endpoint()) as good, scraper() as made:
+        pages, errors = await made.scrape([pod("a", f"https://127.0.0.1:{port}/"), pod("b", good.url)])
+    server.close()
+    assert pages == {"b": GOOD}
+    assert errors["a"].startswith("tls: ")
+
+
+async def test_a_new_authority_counts_from_the_next_scrape(tmp_path):
+    file = tmp_path / "ca.pem"
+    file.write_bytes(await asyncio.to_thread(Path(TLS_FILES, "stranger.pem").read_bytes))
+    tls = TlsContext(ca_file=str(file), cert_file=None, key_file=None, verify=True)
+    async with running(Endpoint(tls=server_tls())) as endpoint, scraper(tls=tls) as made:
+        _, errors = await made.scrape([pod("a", endpoint.url)])
+        assert errors["a"].startswith("tls: ")
+        file.write_bytes(await asyncio.to_thread(Path(TLS_FILES, "ca.pem").read_bytes))
+        assert await made.scrape([pod("a", endpoint.url)]) == ({"a": GOOD}, {})
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a%20b", "/%zz", "/a\r\nX-Evil: 1", "/é", "/a#b", "/a?b=c d"])
+async def test_an_odd_path_makes_one_clean_request(path):
+    async with running(Endpoint()) as endpoint, scraper() as made:
+        pages, _ = await made.scrape([pod("a", endpoint.url.replace("/metrics", path))])
+    assert pages == {"a": GOOD}
+    (request,) = endpoint.requests
+    line = request.split(b"\r\n")[0]
+    assert line.count(b" ") == 2
+    assert line.startswith(b"GET /")
+    assert b"\nX-Evil" not in request

@@ -1,6 +1,7 @@
 """The collector on the bus: the grid of ticks, one state before, one after, and the action before."""
 
 import asyncio
+import math
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,6 +11,7 @@ from schemas.features import features_schema
 from schemas.messages import CollectRequest, State
 from schemas.settings import DEFAULT_CLASSES
 from services.collector.config import CollectorConfig
+from services.collector.core.page import SummaryPage, SummarySeries
 from services.collector.service import CollectorService
 from tests.support.builders import NODE, START_NS, actuation
 from tests.support.harness import harness
@@ -240,6 +242,78 @@ async def test_a_failed_scrape_is_a_note_and_a_count(node, tmp_path):
 
 async def _refused(workloads):
     return {}, {"uid-api": "unreachable: ClientConnectorError"}
+
+
+async def test_a_node_without_any_metrics_endpoint_is_judged_by_what_the_kernel_shows(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        node.waited("pod-api", 2_000_000)
+        await h.advance(5.0)
+        (state,) = h.sent(State)
+        api = state.classes["latency-critical"]
+        assert (api.judged_by, api.waited_ratio, api.waited_source) == ("pressure", pytest.approx(0.4), "pressure")
+        assert api.objective_pressure_ratio == DEFAULT_CLASSES["latency-critical"].objective_pressure_ratio
+        assert api.latency.reason == "no_source"
+        assert (state.features["latency-critical.waited_ratio"], state.notes) == (pytest.approx(0.4), ())
+        assert state.features["latency-critical.waited_missing"] == 0.0
+        assert state.classes["batch"].judged_by is None
+        assert state.classes["default"].judged_by is None
+
+
+async def test_without_pressure_the_run_delay_of_the_pods_tasks_is_read(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        for cycle in range(3):
+            (node.base / "pod-api/cpu.pressure").unlink(missing_ok=True)
+            node.tasks("pod-api", t7=cycle * 1_000_000_000)
+            await h.advance(5.0)
+        first, second, _ = (state.classes["latency-critical"] for state in h.sent(State))
+        assert (first.waited_ratio, first.waited_source) == (None, None)  # there was pressure at the first look
+        assert (second.waited_ratio, second.waited_source) == (pytest.approx(0.2), "run_delay")
+        assert h.sent(State)[0].features["latency-critical.waited_missing"] == 1.0
+
+
+async def test_pm_01_an_idle_summary_goes_out_as_a_reason_and_no_number(node, tmp_path):
+    async with collector(node, tmp_path) as h:
+        series = SummarySeries(407, {})
+
+        async def scrape(targets):
+            return {"uid-api": SummaryPage("rpc_seconds", {(): series})}, {}
+
+        h.service._scraper.scrape = scrape
+        await h.advance(10.0)
+        series = SummarySeries(437, {0.95: 0.1, 0.99: 0.2})
+        await h.advance(5.0)
+        idle, busy = (state.classes["latency-critical"].latency for state in h.sent(State)[1:])
+        assert (idle.reason, idle.p95_seconds, idle.p99_seconds, idle.requests) == ("idle", None, None, 0)
+        assert (busy.reason, busy.p95_seconds, busy.p99_seconds, busy.requests) == (None, 0.1, 0.2, 30)
+        assert math.isnan(h.metric("trimtab_collector_class_p99_seconds", **{"class": "batch"}))
+        assert h.metric("trimtab_collector_class_p99_seconds", **{"class": "latency-critical"}) == 0.2
+
+
+async def test_a_pod_that_cannot_be_scraped_as_it_asks_is_a_note_and_a_count(node, tmp_path):
+    notes = "annotations: {prometheus.io/port: '99999'},"
+    text = FILE.replace("uid: uid-api,", f"uid: uid-api, name: api-0, {notes}")
+    async with collector(node, tmp_path, text=text) as h:
+        await h.advance(5.0)
+        state = h.sent(State)[-1]
+        (note,) = state.notes
+        assert note.startswith("api-0: no_target: prometheus.io/port is '99999'")
+        api = state.classes["latency-critical"]
+        assert (api.latency.reason, api.judged_by) == ("no_target", "pressure")
+        assert h.metric("trimtab_collector_scrape_errors_total", reason="no_target") == 2  # the first look's, too
+
+
+async def test_notes_are_few_and_short(node, tmp_path):
+    text = "workloads:\n" + "".join(f"  - {{uid: u{n:02}, group: pod-{n}}}\n" for n in range(20))
+    async with collector(node, tmp_path, text=text) as h:
+
+        async def scrape(targets):
+            return {}, {f"u{n:02}": "unreadable: " + "x" * 500 for n in range(20)}
+
+        h.service._scraper.scrape = scrape
+        await h.advance(5.0)
+        notes = h.sent(State)[-1].notes
+        assert [note.partition(":")[0] for note in notes] == [f"u{n:02}" for n in range(16)]
+        assert {len(note) for note in notes} == {200}
 
 
 async def test_a_pod_that_vanishes_costs_itself(node, tmp_path):

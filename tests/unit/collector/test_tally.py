@@ -8,18 +8,98 @@ from tests.unit.collector.world import reading
 NONE = GroupRates()
 
 
-def tally(*readings):
-    """Rates after each reading of one group, five seconds apart."""
+def tally(*readings, delays=()):
+    """Rates after each reading of one group, five seconds apart. `delays` are those of its tasks, reading by reading."""
     made, found = Tally(), []
     for number, one in enumerate(readings):
-        rates = made.advance(5.0 if number else None, {"pod-a": one} if one else {})
+        waited = {"pod-a": delays[number]} if delays and delays[number] is not None else None
+        rates = made.advance(5.0 if number else None, {"pod-a": one} if one else {}, waited)
         found.append(rates.get("pod-a"))
     return found
 
 
 def test_cores_pressure_and_throttling_are_rises_over_time():
     rates = tally(reading(0, waited=0), reading(5_000_000, waited=1_000_000, throttled=500_000))
-    assert rates == [NONE, GroupRates(pytest.approx(1.0), pytest.approx(0.2), pytest.approx(0.1))]
+    assert rates[0] == NONE
+    assert rates[1] == GroupRates(*map(pytest.approx, (1.0, 0.2, 0.1)), None, pytest.approx(0.1))
+
+
+def test_st_05_b_without_the_cpu_controller_throttling_is_unknown_and_there_is_none_to_take_off():
+    rates = tally(reading(0, waited=0, throttled=None), reading(0, waited=1_000_000, throttled=None))[1]
+    assert (rates.throttled_ratio, rates.unheld_ratio) == (None, pytest.approx(0.2))
+
+
+@pytest.mark.parametrize("before", [900_000, None])
+def test_throttling_that_went_back_or_just_began_to_be_counted_is_unknown_and_so_is_the_wait_for_others(before):
+    first, second = reading(0, waited=0, throttled=before), reading(0, waited=1_000_000, throttled=5)
+    rates = tally(first, second, reading(0, waited=2_000_000, throttled=500_005))
+    assert (rates[1].pressure_ratio, rates[1].throttled_ratio) == (pytest.approx(0.2), None)
+    assert (rates[1].unheld_ratio, rates[1].waited_ratio(2)) == (None, None)
+    assert rates[2].unheld_ratio == pytest.approx(0.1)
+
+
+def test_pressure_that_went_back_gives_no_ratio_and_is_a_new_baseline():
+    rates = tally(reading(0, waited=9_000_000), reading(0, waited=1_000_000), reading(0, waited=2_000_000))
+    assert [rate.pressure_ratio for rate in rates] == [None, None, pytest.approx(0.2)]
+    assert [rate.waited_ratio(2) for rate in rates] == [None, None, pytest.approx(0.2)]
+
+
+def test_without_pressure_the_run_delay_of_its_tasks_tells_how_long_it_waited():
+    rates = tally(reading(0), reading(0), delays=({7: 0, 8: 0}, {7: 1_000_000_000, 8: 500_000_000}))[1]
+    assert (rates.pressure_ratio, rates.run_delay, rates.unheld_ratio) == (None, pytest.approx(0.3), pytest.approx(0.3))
+
+
+def test_where_there_is_pressure_the_run_delay_is_not_asked():
+    rates = tally(reading(0, waited=0), reading(0, waited=500_000), delays=({7: 0}, {7: 5_000_000_000}))[1]
+    assert (rates.pressure_ratio, rates.run_delay, rates.unheld_ratio) == (pytest.approx(0.1), None, pytest.approx(0.1))
+
+
+def test_the_wait_of_many_tasks_is_at_most_the_whole_window():
+    many = dict.fromkeys(range(8), 5_000_000_000)
+    rates = tally(reading(0), reading(0), delays=(dict.fromkeys(range(8), 0), many))[1]
+    assert (rates.run_delay, rates.unheld_ratio) == (pytest.approx(8.0), 1.0)
+
+
+def test_tasks_that_their_own_limit_held_together_did_not_wait_for_others():
+    held = dict.fromkeys(range(4), 2_500_000_000)
+    rates = tally(reading(0), reading(0, throttled=2_500_000), delays=(dict.fromkeys(range(4), 0), held))[1]
+    assert (rates.run_delay, rates.throttled_ratio, rates.unheld_ratio) == (pytest.approx(2.0), 0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("readings", "delays"),
+    [
+        ((reading(0), reading(0, inode=2)), ({7: 0}, {7: 1_000_000_000})),
+        ((reading(0), reading(0)), (None, {7: 1_000_000_000})),
+        ((reading(0), reading(0)), ({7: 0}, None)),
+    ],
+    ids=["made anew", "no first reading", "no second reading"],
+)
+def test_st_01_run_delays_need_two_readings_of_the_same_group(readings, delays):
+    rates = tally(*readings, delays=delays)[1]
+    assert (rates.run_delay, rates.unheld_ratio) == (None, None)
+
+
+def test_st_01_a_group_made_again_counts_its_tasks_from_its_own_first_reading():
+    first, again = reading(0), reading(0, inode=2)
+    rates = tally(first, again, again, delays=({7: 0}, {7: 1_000_000_000}, {7: 2_000_000_000}))
+    assert [rate.run_delay for rate in rates] == [None, None, pytest.approx(0.2)]
+
+
+@pytest.mark.parametrize(
+    ("cores", "unheld", "cpus", "waited"),
+    [
+        (0.0, 0.4, 2, 0.4),
+        (0.5, 0.4, 2, 0.15),
+        (2.0, 1.0, 2, 0.0),
+        (1.0, 1.0, 0, 0.0),
+        (None, 0.4, 2, None),
+        (0.5, None, 2, None),
+    ],
+)
+def test_what_it_may_have_waited_for_its_own_tasks_is_taken_off(cores, unheld, cpus, waited):
+    found = GroupRates(cpu_cores=cores, unheld_ratio=unheld).waited_ratio(cpus)
+    assert found == (None if waited is None else pytest.approx(waited))
 
 
 def test_st_01_a_a_group_made_again_has_no_rate_until_it_was_seen_twice():

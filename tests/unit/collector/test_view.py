@@ -5,7 +5,11 @@ import math
 
 import pytest
 
+from schemas.codec import non_finite
 from schemas.messages import Latency
+from schemas.settings import DEFAULT_CLASSES, ClassSettings
+from services.collector.core.features import features
+from services.collector.core.page import HistogramPage, SummaryPage, SummarySeries
 from tests.unit.collector.world import failing, look, view, workload
 
 INF = math.inf
@@ -14,7 +18,7 @@ MEMBERS = [(API, "latency-critical"), (JOB, "batch")]
 
 
 def page(fast):
-    return {(): {0.1: fast, INF: fast}}
+    return HistogramPage("m_seconds", {(): {0.1: fast, INF: fast}})
 
 
 def by_group(seen):
@@ -43,7 +47,7 @@ def test_a_second_look_knows_what_happened_since(two):
     eyes, kernel = view(), two.kernel()
     look(eyes, kernel, 100.0, MEMBERS)
     two.usage("pod-api", 2_500_000)
-    two.waited("pod-api", 1_000_000)
+    two.waited("pod-api", 2_000_000)
     two.usage("pod-job", 7_500_000)
     two.cpu_time(busy=1000, idle=0)
     two.run_queue(waited_nsec=5_000_000_000)
@@ -52,7 +56,8 @@ def test_a_second_look_knows_what_happened_since(two):
     api, batch = seen.classes["latency-critical"], seen.classes["batch"]
     assert (api.cpu_cores, batch.cpu_cores) == (pytest.approx(0.5), pytest.approx(1.5))
     assert (api.share, batch.share) == (pytest.approx(0.5), pytest.approx(0.5))
-    assert api.pressure_ratio == pytest.approx(0.2)
+    assert (api.pressure_ratio, api.waited_ratio) == (pytest.approx(0.4), pytest.approx(0.15))
+    assert api.waited_source == "pressure"
     assert api.waited_for == ("batch",)
     assert api.memory_bytes == 4096
     assert seen.contention.contended
@@ -128,6 +133,75 @@ def test_throttling_is_not_contention(two):
     assert (seen.classes["latency-critical"].pressure_ratio, seen.contention.contended) == (pytest.approx(0.8), False)
 
 
+def without_pressure(node, **tasks):
+    for group, delays in tasks.items():
+        (node.base / f"pod-{group}/cpu.pressure").unlink(missing_ok=True)
+        node.tasks(f"pod-{group}", **delays)
+
+
+def test_st_02_without_pressure_the_run_delay_of_its_tasks_stands_in_and_the_state_says_so(two):
+    eyes, kernel = view(), two.kernel()
+    without_pressure(two, api={"t7": 0, "t8": 0}, job={"t9": 0})
+    look(eyes, kernel, 0.0, MEMBERS)
+    without_pressure(two, api={"t7": 1_500_000_000, "t8": 500_000_000}, job={"t9": 0})
+    seen = look(eyes, kernel, 5.0, MEMBERS)
+    api = seen.classes["latency-critical"]
+    assert (api.pressure_ratio, api.run_delay, api.waited_ratio) == (None, pytest.approx(0.4), pytest.approx(0.4))
+    assert (api.waited_source, api.judged_by) == ("run_delay", "pressure")
+    assert seen.classes["batch"].waited_ratio == 0.0
+    assert seen.contention.contended
+    assert seen.contention.reason == "latency-critical waited 40 % of the time (run delay)"
+
+
+def test_run_delay_is_read_only_where_there_is_no_pressure(two):
+    eyes, kernel = view(), two.kernel()
+    without_pressure(two, job={"t9": 0})
+    two.tasks("pod-api", t7=0)
+    assert set(kernel.sweep(["pod-api", "pod-job", "pod-none"]).run_delays) == {"pod-job"}
+    look(eyes, kernel, 0.0, MEMBERS)
+    two.tasks("pod-api", t7=5_000_000_000)
+    two.waited("pod-api", 500_000)
+    seen = look(eyes, kernel, 5.0, MEMBERS).classes
+    api, job = seen["latency-critical"], seen["batch"]
+    assert (api.waited_ratio, api.waited_source, api.run_delay) == (pytest.approx(0.1), "pressure", None)
+    assert (job.waited_ratio, job.waited_source, job.run_delay) == (0.0, "run_delay", 0.0)
+
+
+def test_st_02_without_pressure_and_task_accounting_the_wait_is_unknown_and_not_zero(two):
+    eyes, kernel = view(), two.kernel()
+    without_pressure(two, api={"t7": 0}, job={"t9": 0})
+    for task in ("7", "9"):
+        (two.proc / task / "schedstat").write_text("0 0 0\n")
+    look(eyes, kernel, 0.0, MEMBERS)
+    api = look(eyes, kernel, 5.0, MEMBERS).classes["latency-critical"]
+    assert (api.waited_ratio, api.waited_source, api.run_delay, api.judged_by) == (None, None, None, "pressure")
+
+
+def test_throttling_is_taken_off_the_run_delay_too(two):
+    eyes, kernel = view(), two.kernel()
+    without_pressure(two, api={"t7": 0, "t8": 0}, job={"t9": 0})
+    look(eyes, kernel, 0.0, MEMBERS)
+    without_pressure(two, api={"t7": 4_000_000_000, "t8": 4_000_000_000}, job={"t9": 0})
+    two.usage("pod-api", 0, throttled=4_000_000)
+    seen = look(eyes, kernel, 5.0, MEMBERS)
+    api = seen.classes["latency-critical"]
+    assert (api.run_delay, api.throttled_ratio, api.waited_ratio) == (pytest.approx(1.6), pytest.approx(0.8), 0.0)
+    assert not seen.contention.contended
+
+
+def test_usage_of_nested_groups_is_counted_once(node):
+    for group in ("burstable", "burstable/pod-api", "burstable/pod-api/app", "burstable/pod-api/app/nested", "pod-job"):
+        node.add(group)
+    members = [(workload("api", group="burstable/pod-api"), "latency-critical"), (JOB, "batch")]
+    eyes, kernel = view(), node.kernel()
+    look(eyes, kernel, 0.0, members)
+    for group in ("burstable", "burstable/pod-api", "burstable/pod-api/app", "burstable/pod-api/app/nested"):
+        node.usage(group, 5_000_000)
+    seen = look(eyes, kernel, 5.0, members)
+    assert seen.classes["latency-critical"].cpu_cores == pytest.approx(1.0)
+    assert sum(pod.cpu_cores or 0.0 for pod in seen.pods) == pytest.approx(1.0)
+
+
 def test_wt_07_without_the_cpu_controller_a_pod_is_skipped_and_its_usage_is_seen(node):
     node.add("burstable")
     node.controllers("burstable", "memory pids")
@@ -179,8 +253,65 @@ def test_latency_has_a_reason_for_every_absence(two):
     assert first.classes["default"].latency == Latency(reason="no_pods")
     second = look(eyes, kernel, 5.0, MEMBERS, {API.uid: page(50)})
     assert second.classes["latency-critical"].latency.requests == 50
-    third = look(eyes, kernel, 10.0, MEMBERS)
+    third = look(eyes, kernel, 10.0, MEMBERS, errors={API.uid: "timeout"})
     assert third.classes["latency-critical"].latency == Latency(reason="scrape_failed")
+
+
+OTHER = workload("api2")
+PAIR = [(API, "latency-critical"), (OTHER, "latency-critical")]
+
+
+@pytest.mark.parametrize(
+    ("errors", "reason", "judge"),
+    [
+        ({}, "no_source", "pressure"),
+        ({"api": "no_metric: none on the page"}, "no_metric", "pressure"),
+        ({"api": "unit_suspect: ms", "api2": "no_metric: none"}, "no_metric", "pressure"),
+        ({"api": "no_target: no port", "api2": "shared_target: two pods"}, "no_target", "pressure"),
+        ({"api": "timeout"}, "scrape_failed", "latency"),
+        ({"api": "unreachable: ClientConnectorError"}, "scrape_failed", "latency"),
+        ({"api": "queued"}, "scrape_failed", "latency"),
+        ({"api": "no_target: no port", "api2": "timeout"}, "scrape_failed", "latency"),
+        ({"api": "unreadable: HTTP status 500", "api2": "no_metric: none"}, "scrape_failed", "latency"),
+    ],
+)
+def test_a_class_without_a_page_is_judged_by_pressure_unless_some_pod_only_failed_for_now(two, errors, reason, judge):
+    two.add("pod-api2")
+    words = {f"uid-{name}": word for name, word in errors.items()}
+    found = look(view(), two.kernel(), 0.0, PAIR, errors=words).classes["latency-critical"]
+    assert (found.latency, found.judged_by) == (Latency(reason=reason), judge)
+
+
+def test_without_a_pressure_ceiling_a_class_is_judged_by_latency_also_where_it_has_none(two):
+    classes = {"latency-critical": ClassSettings(objective_p99_seconds=0.1), "batch": ClassSettings(kind="throughput")}
+    seen = look(view(classes=classes), two.kernel(), 0.0, MEMBERS).classes
+    assert (seen["latency-critical"].judged_by, seen["batch"].judged_by) == ("latency", None)
+
+
+def test_a_page_of_one_pod_is_enough_to_be_judged_by_latency(two):
+    two.add("pod-api2")
+    eyes, kernel, words = view(), two.kernel(), {OTHER.uid: "no_metric: none on the page"}
+    look(eyes, kernel, 0.0, PAIR, {API.uid: page(0)}, errors=words)
+    found = look(eyes, kernel, 5.0, PAIR, {API.uid: page(50)}, errors=words).classes["latency-critical"]
+    assert (found.latency.requests, found.latency.pods, found.pods, found.judged_by) == (50, 1, 2, "latency")
+
+
+def test_pm_01_an_idle_summary_is_a_reason_and_every_number_of_the_state_is_finite(two):
+    def summary(count, p99=None):
+        return {API.uid: SummaryPage("rpc_seconds", {(): SummarySeries(count, {} if p99 is None else {0.99: p99})})}
+
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 0.0, MEMBERS, summary(407))
+    seen = look(eyes, kernel, 5.0, MEMBERS, summary(407), may_grow=True)
+    latency = seen.classes["latency-critical"].latency
+    assert (latency.p95_seconds, latency.p99_seconds, latency.reason, latency.requests) == (None, None, "idle", 0)
+    assert seen.classes["latency-critical"].judged_by == "latency"
+    assert non_finite(seen.classes) is None
+    vector = features(seen.classes, seen.contention, None, DEFAULT_CLASSES)
+    assert all(math.isfinite(value) for value in vector.values())
+    assert vector["latency-critical.latency_missing"] == 1.0
+    after = look(eyes, kernel, 10.0, MEMBERS, summary(437, 0.2)).classes["latency-critical"].latency
+    assert (after.requests, after.p99_seconds, after.source) == (30, 0.2, "summary")
 
 
 def test_one_pod_that_did_not_answer_costs_itself_only(two):

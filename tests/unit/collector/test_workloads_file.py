@@ -51,6 +51,20 @@ def test_workloads_are_read(file):
     assert (second.name, second.metrics_url) == ("bee", None)
 
 
+def test_what_annotations_say_may_be_in_the_file_too(file):
+    fields = {
+        "latency_metric": "req",
+        "latency_unit": "milliseconds",
+        "annotations": '{prometheus.io/port: "9102"}',
+        "address": "fd00::7",
+        "ports": "[9102, 8080]",
+    }
+    file.write_text(entry(**fields))
+    (found,) = read_workloads(str(file), pods_root(file))
+    assert (found.latency_metric, found.latency_unit, found.metrics_url) == ("req", "milliseconds", None)
+    assert (found.annotations, found.address, found.ports) == ({"prometheus.io/port": "9102"}, "fd00::7", (9102, 8080))
+
+
 def test_an_empty_file_has_no_workloads(file):
     file.write_text("")
     assert read_workloads(str(file), pods_root(file)) == ()
@@ -71,6 +85,16 @@ def test_an_empty_file_has_no_workloads(file):
         (entry(metrics_url="'http://[::1'"), "is not an http\\(s\\) URL"),
         (entry(metrics_url="http://h:99999/"), "is not an http\\(s\\) URL"),
         (entry(metrics_url="http://h:port/"), "is not an http\\(s\\) URL"),
+        (entry(metrics_url="http://h:0/"), "is not an http\\(s\\) URL"),
+        (entry(latency_unit="ms"), "Invalid enum value 'ms'"),
+        (entry(address="pod.test"), "'pod.test' is not an IP address"),
+        (entry(address="10.42.0.256"), "is not an IP address"),
+        (entry(address="''"), "'' is not an IP address"),
+        (entry(ports="[0]"), "Expected `int` >= 1"),
+        (entry(ports="[65536]"), "Expected `int` <= 65535"),
+        (entry(ports="['9102']"), "Expected `int`"),
+        (entry(annotations="{prometheus.io/port: 9102}"), "Expected `str`"),
+        (entry(group="kubepods-burstable.slice"), "is a QoS group"),
         (entry(labelz="{}"), "unknown field `labelz`"),
         (entry(labels="null"), "Expected `object`"),
         (entry(labels="{a: 1}"), "Expected `str`"),

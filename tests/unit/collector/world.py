@@ -55,6 +55,13 @@ class Node:
         line = f"0 0 0 0 0 0 0 {waited_nsec} 0"
         (self.proc / "schedstat").write_text(f"version 15\ntimestamp 1\ncpu0 {line}\ncpu1 {line}\n")
 
+    def tasks(self, group: str, **delays: int) -> None:
+        """The group's tasks, as `t7=…`: nanoseconds that each waited. All of them have run."""
+        (self.base / group / "cgroup.threads").write_text("".join(f"{name[1:]}\n" for name in delays))
+        for name, waited_nsec in delays.items():
+            (self.proc / name[1:]).mkdir(exist_ok=True)
+            (self.proc / name[1:] / "schedstat").write_text(f"1000 {waited_nsec} 5\n")
+
     def cpu_time(self, busy: int, idle: int) -> None:
         (self.proc / "stat").write_text(
             f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nprocs_running 1\n"
@@ -93,8 +100,8 @@ def view(*, min_requests: int = 20, max_window_seconds: float = 30.0, classes=DE
     return View(classes, WeightSettings(), LatencyWindows(min_requests, max_window_seconds), 0.05, 0.5)
 
 
-def look(eyes: View, kernel: Kernel, at: float, members, pages=None, *, may_grow: bool = False):
-    """One collection: `members` are (workload, class) pairs."""
+def look(eyes: View, kernel: Kernel, at: float, members, pages=None, *, errors=None, may_grow: bool = False):
+    """One collection: `members` are (workload, class) pairs; `errors` are words by uid."""
     sweep = kernel.sweep(workload.group for workload, _ in members)
     return eyes.advance(
         Raw(
@@ -107,13 +114,15 @@ def look(eyes: View, kernel: Kernel, at: float, members, pages=None, *, may_grow
             proc_stat=sweep.proc_stat,
             node_pressure_usec=sweep.node_pressure_usec,
             cpus=sweep.proc_stat.cpus if sweep.proc_stat else 1,
+            scrape_errors=errors or {},
+            run_delays=sweep.run_delays,
         ),
         may_grow=may_grow,
     )
 
 
-def reading(usage: int | None, *, inode: int = 1, waited: int | None = None, throttled: int = 0) -> GroupReading:
-    """A group's reading from its counters in microseconds."""
+def reading(usage: int | None, *, inode: int = 1, waited: int | None = None, throttled: int | None = 0) -> GroupReading:
+    """A group's reading from its counters in microseconds. `throttled` is None without the cpu controller."""
     stat = None if usage is None else CpuStat(usage, usage, 0, throttled_usec=throttled)
     pressure = PressureAbsent("psi_off") if waited is None else Pressure(PressureLine(0.0, 0.0, 0.0, waited))
     return GroupReading("pod-a", inode, 100, False, stat, pressure, 4096)

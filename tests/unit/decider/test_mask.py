@@ -152,6 +152,40 @@ def test_the_fraction_of_requests_decides_for_the_mask_as_it_does_for_the_reward
     assert "no_harm" not in result.reasons.values()
 
 
+# ---- a class that its ceiling judges ----
+
+WITH_CEILING = {**DEFAULT_CLASSES, LC: ClassSettings(objective_p99_seconds=0.1, objective_pressure_ratio=0.1)}
+
+
+def waited(ratio):
+    return ClassState(pods=1, latency=Latency(reason="no_source"), waited_ratio=ratio, judged_by="pressure")
+
+
+def test_a_class_that_waits_above_its_ceiling_is_never_given_a_smaller_share():
+    latency_says = masked(weights(1000, 316, 100), {LC: SLOW, D: FINE, B: ClassState(pods=3)})
+    seen = {LC: waited(0.101), D: FINE, B: ClassState(pods=3)}
+    pressure_says = masked(weights(1000, 316, 100), seen, settings=WITH_CEILING)
+    assert pressure_says == latency_says
+    assert pressure_says.reasons["lc3-d1-b1"] == "no_harm"
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.0, None])
+def test_a_wait_within_the_ceiling_or_unknown_masks_no_exploration(ratio):
+    seen = {LC: waited(ratio), D: FINE, B: ClassState(pods=3)}
+    result = masked(weights(1000, 316, 100), seen, settings=WITH_CEILING)
+    assert "no_harm" not in result.reasons.values()
+
+
+def test_of_two_violated_classes_the_more_important_wins_by_whichever_signal():
+    arms = (
+        Arm("here", weights(1000, 1000, 100)),
+        Arm("lc", weights(1000, 316, 100)),
+        Arm("d", weights(316, 1000, 100)),
+    )
+    seen = {LC: waited(0.5), D: SLOW, B: ClassState(pods=1)}
+    assert allowed(weights(1000, 1000, 100), seen, arms, settings=WITH_CEILING) == ["here", "lc"]
+
+
 # ---- why there is no choice ----
 
 

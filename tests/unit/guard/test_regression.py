@@ -6,11 +6,24 @@ import msgspec
 import pytest
 
 from services.guard.core.regression import Regression, compare, find_regression
-from tests.support.builders import BATCH, CRITICAL, DEFAULT, after, class_state, latency, state, with_p99
+from tests.support.builders import (
+    BATCH,
+    CRITICAL,
+    DEFAULT,
+    after,
+    batch_state,
+    class_state,
+    latency,
+    state,
+    waiting,
+    with_p99,
+)
 
 
 def look(before, then, *, limit_ratio=0.2, floor_ratio=0.0, min_requests=20):
-    return find_regression(before, then, limit_ratio=limit_ratio, floor_ratio=floor_ratio, min_requests=min_requests)
+    return find_regression(
+        before, then, limit_ratio=limit_ratio, floor_ratio=floor_ratio, wait_ratio=0.3, min_requests=min_requests
+    )
 
 
 def change(p99_before, p99_after, **fields):
@@ -142,3 +155,102 @@ def test_classes_without_an_objective_say_nothing():
 
 def test_no_classes_say_nothing():
     assert look(state(classes={}), state(classes={})) == ("unknown", None)
+
+
+# ---- a class that pressure judges, with a ceiling of 0.1 ----
+
+
+def waits(before, then, **fields):
+    """What a wait before and after a change says; `fields` are those of the class after it."""
+    was = state(classes={CRITICAL: waiting(before), BATCH: batch_state()})
+    return look(was, after(was, classes={CRITICAL: waiting(then, **fields), BATCH: batch_state()}))
+
+
+def test_a_longer_wait_above_the_ceiling_is_a_regression_told_in_words():
+    evidence, regression = waits(0.05, 0.40)
+    assert (evidence, regression) == ("regressed", Regression(CRITICAL, 0.05, 0.40, "pressure"))
+    assert str(regression) == f"{CRITICAL}: waited 5 % -> 40 % of the time"
+
+
+def test_a_regression_of_latency_is_told_in_milliseconds():
+    assert str(Regression(CRITICAL, 0.120, 0.145)) == f"{CRITICAL}: P99 120.0 ms -> 145.0 ms (+21 %)"
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        (0.30, 0.40),
+        (0.30, 0.60),
+        (0.0, 0.3),
+        (0.30, 0.10),
+        (0.02, 0.08),
+        (0.02, 0.1),
+        (0.0, 0.0),
+        (0.0, 0.1),
+        (0.9, 1.0),
+        (1.0, 1.0),
+    ],
+)
+def test_a_wait_below_the_ceiling_or_hardly_longer_is_kept(before, then):
+    assert waits(before, then) == ("keep", None)
+
+
+def test_a_wait_that_passes_the_ceiling_is_a_regression():
+    assert waits(0.02, 0.33)[0] == "regressed"
+    assert waits(0.0, 0.31) == ("regressed", Regression(CRITICAL, 0.0, 0.31, "pressure"))
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [(None, None), (None, 0.9), (None, 0.02), (0.3, None), (0.0, None), (-0.1, 0.02), (0.3, math.nan)],
+)
+def test_pm_02_a_wait_that_is_unknown_says_nothing(before, then):
+    assert waits(before, then) == ("unknown", None)
+
+
+def test_a_wait_from_another_source_is_not_compared():
+    assert waits(0.3, 0.9, waited_source="run_delay") == ("unknown", None)
+    assert waits(0.3, 0.05, waited_source="run_delay") == ("unknown", None)
+
+
+@pytest.mark.parametrize("waited", [0.9, 0.05])
+@pytest.mark.parametrize("fields", [{"judged_by": "latency", "latency": latency()}, {"judged_by": None, "pods": 0}])
+def test_a_class_that_pressure_no_longer_judges_is_unknown_however_it_waited(fields, waited):
+    was, then = state(classes={CRITICAL: waiting(0.3)}), waiting(waited, **fields)
+    assert look(was, after(was, classes={CRITICAL: then})) == ("unknown", None)
+    assert look(was, after(was, classes={})) == ("unknown", None)
+
+
+def test_a_class_that_latency_no_longer_judges_is_unknown_whatever_it_shows():
+    was = state(classes={CRITICAL: class_state(latency=latency(0.1))})
+    for p99_seconds in (0.01, 9.0, None):
+        now = waiting(0.0, latency=latency(p99_seconds, reason="no_metric"))
+        assert look(was, after(was, classes={CRITICAL: now})) == ("unknown", None)
+
+
+def test_a_wait_that_was_never_known_does_not_stand_in_the_way_and_one_that_was_lost_does():
+    kept = class_state(latency=latency(0.1))
+    for before, evidence in ((None, "keep"), (0.0, "unknown"), (0.3, "unknown")):
+        was = state(classes={CRITICAL: kept, DEFAULT: waiting(before)})
+        assert look(was, after(was, classes={CRITICAL: kept, DEFAULT: waiting(None)})) == (evidence, None)
+
+
+def test_the_worst_of_both_signals_is_named():
+    was = state(classes={CRITICAL: class_state(latency=latency(0.1)), DEFAULT: waiting(0.2)})
+    twice, thrice = class_state(latency=latency(0.2)), class_state(latency=latency(0.3))
+    then = {CRITICAL: twice, DEFAULT: waiting(0.55)}
+    assert look(was, after(was, classes=then))[1] == Regression(DEFAULT, 0.2, 0.55, "pressure")
+    then = {CRITICAL: thrice, DEFAULT: waiting(0.55)}
+    assert look(was, after(was, classes=then))[1] == Regression(CRITICAL, 0.1, 0.3)
+
+
+def test_where_pressure_judges_neither_requests_nor_the_floor_of_latencies_count():
+    was = state(classes={CRITICAL: waiting(0.3)})
+    then = after(was, classes={CRITICAL: waiting(0.7)})
+    assert look(was, then, min_requests=100, floor_ratio=1.0)[0] == "regressed"
+
+
+def test_a_state_from_before_there_were_ceilings_is_judged_by_latency():
+    was = state(classes={CRITICAL: class_state(latency=latency(0.120), judged_by=None, waited_ratio=0.1)})
+    then = {CRITICAL: class_state(latency=latency(0.145), judged_by=None, waited_ratio=0.1)}
+    assert look(was, after(was, classes=then)) == ("regressed", Regression(CRITICAL, 0.120, 0.145))

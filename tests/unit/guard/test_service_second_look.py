@@ -5,7 +5,19 @@ import pytest
 
 from runtime.clock import settle
 from schemas.messages import Command, Verdict
-from tests.support.builders import BOOT, CRITICAL, WEIGHTS, action, actuation, after, command, hold, state, with_p99
+from tests.support.builders import (
+    BOOT,
+    CRITICAL,
+    WEIGHTS,
+    action,
+    actuation,
+    after,
+    command,
+    hold,
+    state,
+    with_p99,
+    with_wait,
+)
 from tests.support.services import guard_in
 
 WORSE, KEPT = 0.145, 0.143
@@ -38,6 +50,29 @@ async def test_a_worse_p99_after_an_applied_change_is_rolled_back():
         assert (order.boot, order.cycle, order.verb, order.by) == (BOOT, 1, "rollback", "guard")
         assert (order.weights, order.p99_before_seconds, order.p99_after_seconds) == (WEIGHTS, 0.120, WORSE)
         assert order.reason == f"{CRITICAL}: P99 120.0 ms -> 145.0 ms (+21 %)"
+
+
+async def test_a_longer_wait_after_an_applied_change_is_rolled_back_without_any_p99_in_the_order():
+    async with guard_in() as guard:
+        before = with_wait(state(at=guard.at()), 0.05)
+        await guard.inject(before, action())
+        await guard.advance(0.05)
+        await guard.inject(actuation(at=guard.at()))
+        await guard.advance(2.0)
+        await guard.inject(with_wait(after(before, at=guard.at()), 0.40))
+        (order,) = guard.sent(Command)
+        assert (order.cycle, order.verb, order.by, order.weights) == (1, "rollback", "guard", WEIGHTS)
+        assert order.reason == f"{CRITICAL}: waited 5 % -> 40 % of the time"
+        assert (order.p99_before_seconds, order.p99_after_seconds) == (None, None)
+        assert guard.metric("trimtab_guard_evidence_total", evidence="regressed") == 1
+
+
+async def test_a_longer_wait_within_the_ceiling_is_kept():
+    async with guard_in() as guard:
+        before = with_wait(state(at=guard.at()), 0.02)
+        await guard.inject(before, action(), actuation(), with_wait(after(before), 0.09))
+        assert orders(guard) == []
+        assert guard.metric("trimtab_guard_evidence_total", evidence="keep") == 1
 
 
 async def test_nineteen_point_two_per_cent_is_kept():

@@ -31,8 +31,31 @@ def test_st_05_c_unknown_keys_are_ignored():
     assert parse_cpu_stat(EIGHT_LINES + "core_sched.force_idle_usec 0\nnice_usec 5\n") == THROTTLED
 
 
+def test_st_05_the_name_of_cgroup_v1_is_not_mistaken_for_microseconds():
+    assert parse_cpu_stat(THREE_LINES + "throttled_time 139381000\n") == CpuStat(73_000, 27_000, 46_000)
+
+
+@pytest.mark.parametrize("value", [str(2**64), "18446744073709551616000", "-1", "max", ""])
+def test_a_value_that_no_counter_has_is_unknown_and_leaves_the_others(value):
+    text = EIGHT_LINES.replace("throttled_usec 139381", f"throttled_usec {value}")
+    assert parse_cpu_stat(text) == CpuStat(73_000, 27_000, 46_000, nr_periods=7, nr_throttled=3)
+
+
+def test_the_largest_counter_is_read():
+    assert parse_cpu_stat(f"usage_usec {2**64 - 1}\n") == CpuStat(2**64 - 1)
+
+
 @pytest.mark.parametrize(
-    "text", ["", "user_usec 1\n", "usage_usec -5\n", "usage_usec 1.5\n", "usage_usec\n", "usage_usec " + "9" * 5000]
+    "text",
+    [
+        "",
+        "user_usec 1\n",
+        "usage_usec -5\n",
+        "usage_usec 1.5\n",
+        "usage_usec\n",
+        "usage_usec " + "9" * 5000,
+        f"usage_usec {2**64}",
+    ],
 )
 def test_a_cpu_stat_without_a_usage_is_none(text):
     assert parse_cpu_stat(text) is None

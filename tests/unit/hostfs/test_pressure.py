@@ -35,9 +35,25 @@ def test_fields_that_a_later_kernel_adds_are_ignored():
     assert pressure.some == PressureLine(1.5, 0.75, 0.2, 7)
 
 
+def test_lines_that_a_later_kernel_adds_are_ignored():
+    extra = "most avg10=9.00 avg60=9.00 avg300=9.00 total=9\nsomebody avg10=9.00 avg60=9.00 avg300=9.00 total=9\n\n"
+    assert parse_pressure(extra + BOTH + extra) == parse_pressure(BOTH)
+
+
+def test_fields_in_another_order_and_words_without_a_value_do_no_harm():
+    pressure = parse_pressure("some total=7 new avg300=0.20  avg60=0.75 unit=usec avg10=1.50\n")
+    assert pressure == Pressure(some=PressureLine(1.5, 0.75, 0.2, 7))
+
+
+def test_a_full_line_that_makes_no_sense_costs_itself_only():
+    pressure = parse_pressure("some avg10=1.50 avg60=0.75 avg300=0.20 total=7\nfull avg10=x total=1\n")
+    assert pressure == Pressure(some=PressureLine(1.5, 0.75, 0.2, 7), full=None)
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        f"some avg10=1.50 avg60=0.75 avg300=0.20 total={2**64}\n",
         "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
         "some avg10=1.50 avg60=0.75 avg300=0.20\n",
         "some avg10=nan avg60=0.75 avg300=0.20 total=1\n",

@@ -48,10 +48,23 @@ def test_the_run_delay_of_every_cpu_is_read_in_each_known_version(text):
     assert parse_schedstat(text) == {0: 7_000_000_000, 1: 9_000_000_000}
 
 
+def test_fields_and_lines_that_a_later_kernel_adds_to_schedstat_are_ignored():
+    text = SCHEDSTAT_17.replace(" 5100\n", " 5100 77 88\n").replace("timestamp", "clock 5\ntimestamp")
+    assert parse_schedstat(text) == {0: 7_000_000_000, 1: 9_000_000_000}
+
+
+def test_a_schedstat_of_zeros_is_a_measured_zero():
+    assert parse_schedstat("version 17\ntimestamp 1\ncpu0 0 0 0 0 0 0 0 0 0\n") == {0: 0}
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "",
+        "version\ncpu0 0 0 1 2 3 4 5 6 7\n",
+        "version 15 16\ncpu0 0 0 1 2 3 4 5 6 7\n",
+        f"version 15\ncpu0 0 0 1 2 3 4 5 {2**64} 7\n",
+        "version 15\ncpu 0 0 1 2 3 4 5 6 7\n",
         SCHEDSTAT_15.replace("version 15", "version 14"),
         SCHEDSTAT_15.replace("version 15", "version 18"),
         SCHEDSTAT_15.removeprefix("version 15\n"),

@@ -20,6 +20,7 @@ from tests.support.builders import (
     pod,
     state,
     verdict,
+    waiting,
     write,
 )
 
@@ -255,6 +256,63 @@ def test_pm_01_throughput_that_is_unknown_is_not_nothing():
     assert reason(cycle(after=seen(batch=batch_state(cpu_cores=None)))) == f"no_throughput: {BATCH}"
     assert reason(cycle(after=seen(batch=batch_state(cpu_cores=0.0)))) is None
     assert reason(cycle(after=seen(batch=batch_state(pods=0, cpu_cores=None)))) is None
+
+
+# ---- evidence where pressure judges ----
+
+
+def test_where_pressure_judges_no_request_is_needed():
+    assert reason(cycle(after=seen(latency_critical=waiting(0.4)))) is None
+    assert reason(cycle(after=seen(latency_critical=waiting(0.0)))) is None
+    few = latency(None, requests=3, reason="no_common_buckets")
+    assert reason(cycle(after=seen(latency_critical=waiting(0.4, latency=few)))) is None
+
+
+def test_pm_01_a_wait_that_is_unknown_is_not_learned_from():
+    assert reason(cycle(after=seen(latency_critical=waiting(None)))) == f"no_pressure: {CRITICAL}"
+
+
+def test_a_class_without_latency_and_without_a_ceiling_has_no_evidence_in_its_wait():
+    alone = class_state(latency=latency(None, reason="no_source"), waited_ratio=0.4)
+    assert reason(cycle(after=seen(latency_critical=alone))) == f"no_latency: {CRITICAL}: no_source"
+
+
+def test_pm_05_a_lower_bound_below_the_objective_is_not_learned_from():
+    bound = latency(0.05, saturated=("p99",), over_ratio=None, reason="beyond_buckets")
+    assert reason(cycle(after=seen(latency_critical=class_state(latency=bound)))) == (
+        f"no_latency: {CRITICAL}: beyond_buckets"
+    )
+    reached = latency(0.1, saturated=("p99",), over_ratio=None, reason="beyond_buckets")
+    assert reason(cycle(after=seen(latency_critical=class_state(latency=reached)))) is None
+
+
+def test_where_pressure_judges_contention_is_still_required():
+    waited = {**state().classes, CRITICAL: waiting(0.4)}
+    calm = cycle(before=state(contention=IDLE), after=after(state(), contention=IDLE, classes=waited))
+    assert reason(calm) == "no_contention"
+
+
+def test_a_less_important_class_that_pressure_judges_may_be_unknown():
+    was = state(classes={**state().classes, DEFAULT: waiting(None)})
+    assert reason(cycle(before=was, after=after(was))) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "word"),
+    [
+        (waiting(0.4), waiting(0.4), None),
+        (waiting(0.4), waiting(None), f"lost_evidence: {DEFAULT}"),
+        (waiting(0.4), class_state(latency=latency(None, reason="first_scrape")), f"lost_evidence: {DEFAULT}"),
+        (waiting(0.4), class_state(latency=latency()), None),
+        (waiting(0.4), waiting(None, pods=0), None),
+        (class_state(), waiting(0.4), None),  # its page lost the metric; what judges it now is known
+        (class_state(), waiting(None), f"lost_evidence: {DEFAULT}"),
+    ],
+)
+def test_a_less_important_class_whose_wait_was_known_must_not_become_unknown(before, then, word):
+    was = state(classes={**state().classes, DEFAULT: before})
+    now = after(was, classes={**was.classes, DEFAULT: then})
+    assert reason(cycle(before=was, after=now)) == word
 
 
 # ---- a less important class that fell silent ----

@@ -8,7 +8,7 @@ import pytest
 from schemas.messages import Contention
 from schemas.settings import DEFAULT_CLASSES, ClassSettings
 from services.rewarder.core.reward import RewardWeights, movement, reward, severity
-from tests.support.builders import BATCH, CRITICAL, DEFAULT, batch_state, class_state, latency, state
+from tests.support.builders import BATCH, CRITICAL, DEFAULT, batch_state, class_state, latency, state, waiting
 
 WEIGHTS = RewardWeights(violation=0.3, severity=0.7, throughput=1.0, oscillation=0.05)
 SPEC = DEFAULT_CLASSES[CRITICAL]
@@ -50,6 +50,29 @@ def test_a_saturated_p99_still_tells_bad_from_worse():
     bad = class_state(latency=latency(1.0, saturated=("p99",), over_ratio=0.2))
     worse = class_state(latency=latency(1.0, saturated=("p99",), over_ratio=0.6))
     assert severity(worse, SPEC) > severity(bad, SPEC)
+
+
+@pytest.mark.parametrize(
+    ("waited", "severe"),
+    [(0.0, 0.0), (0.1, 0.0), (0.19, 0.1), (0.55, 0.5), (0.91, 0.9), (1.0, 1.0), (1e9, 1.0), (-1.0, 0.0), (None, 0.0)],
+)
+def test_severity_by_pressure_is_the_part_of_the_way_from_the_ceiling_to_waiting_all_the_time(waited, severe):
+    ceiling = ClassSettings(objective_pressure_ratio=0.1)
+    assert severity(waiting(waited), ceiling) == pytest.approx(severe)
+
+
+def test_a_ceiling_of_nothing_leaves_the_whole_way_and_one_of_all_the_time_none():
+    assert severity(waiting(0.5), ClassSettings(objective_pressure_ratio=0.0)) == pytest.approx(0.5)
+    assert severity(waiting(1.0), ClassSettings(objective_pressure_ratio=1.0)) == 0.0
+    assert severity(waiting(1.0), ClassSettings(objective_p99_seconds=0.1)) == 0.0  # no ceiling here
+
+
+def test_severity_goes_by_the_signal_that_judges_only():
+    both = class_state(latency=latency(3.2, over_ratio=1.0), waited_ratio=1.0)
+    assert severity(both, SPEC) == pytest.approx(1.0)
+    fine_but_waits = class_state(latency=latency(), waited_ratio=1.0)
+    assert severity(fine_but_waits, SPEC) == 0.0
+    assert severity(msgspec.structs.replace(both, judged_by="pressure", waited_ratio=0.0), SPEC) == 0.0
 
 
 # ---- movement ----
@@ -147,6 +170,61 @@ def test_classes_without_evidence_or_pods_are_neither_kept_nor_broken():
 
 def test_classes_that_nobody_configured_are_not_judged():
     assert worth({CRITICAL: seen(), "gold": seen(9.0, 1.0)}) == worth({CRITICAL: seen()})
+
+
+# ---- the value where ceilings judge (0.1 for latency-critical, 0.2 for default) ----
+
+CEILINGS = {
+    CRITICAL: ClassSettings(objective_pressure_ratio=0.1),
+    DEFAULT: ClassSettings(objective_pressure_ratio=0.2, importance=0.5),
+    BATCH: ClassSettings(kind="throughput"),
+}
+
+
+def worth_by_ceilings(critical, default, cores=1.0):
+    classes = {CRITICAL: waiting(critical), DEFAULT: waiting(default), BATCH: batch_state(cpu_cores=cores)}
+    then = state(classes=classes, contention=Contention(contended=True, cpus=2))
+    return reward(state(), then, None, CEILINGS, WEIGHTS)
+
+
+def test_once_all_ceilings_hold_throughput_is_the_value():
+    assert worth_by_ceilings(0.1, 0.2).value == pytest.approx(0.5)
+    assert worth_by_ceilings(0.0, 0.0, cores=2.0).value == pytest.approx(1.0)
+
+
+def test_while_one_ceiling_is_passed_throughput_counts_for_nothing_and_the_wait_does():
+    few, much = worth_by_ceilings(0.1, 0.6, cores=0.1), worth_by_ceilings(0.1, 0.6, cores=2.0)
+    assert few.value == much.value == pytest.approx(-0.05 - 0.9 * (0.3 + 0.7 * 0.5) / 3.0)
+    assert few.terms == pytest.approx(
+        {
+            f"severity.{DEFAULT}": -0.5,
+            "violation": -1.0 / 3.0,
+            "severity": -0.5 / 3.0,
+            "throughput": 0.05,
+            "oscillation": 0.0,
+        }
+    )
+
+
+def test_waiting_all_the_time_is_the_worst_that_can_be_and_waiting_less_is_better():
+    values = [worth_by_ceilings(critical, 1.0).value for critical in (1.0, 0.55, 0.2, 0.1)]
+    assert values[0] == pytest.approx(-0.95)
+    assert values == sorted(values)
+    assert len(set(values)) == 4
+
+
+def test_a_wait_that_is_unknown_is_neither_kept_nor_broken():
+    alone = worth_by_ceilings(0.55, None)
+    assert alone.value == pytest.approx(-0.05 - 0.9 * (0.3 + 0.7 * 0.5))
+    assert f"severity.{DEFAULT}" not in alone.terms
+
+
+def test_one_class_by_latency_and_one_by_pressure_are_weighed_together():
+    specs = {CRITICAL: ClassSettings(objective_p99_seconds=0.1), DEFAULT: CEILINGS[DEFAULT]}
+    both = state(classes={CRITICAL: seen(0.1, 0.25), DEFAULT: waiting(0.6)})
+    terms = reward(state(), both, None, specs, WEIGHTS).terms
+    assert terms["violation"] == -1.0
+    assert terms["severity"] == pytest.approx(-(0.3 + 0.5 * 0.5) / 1.5)
 
 
 def test_an_empty_node_is_worth_nothing():

@@ -18,6 +18,7 @@ from tests.support.builders import (
     state,
     verdict,
     with_p99,
+    with_wait,
 )
 from tests.support.harness import SlowBus
 from tests.support.services import rewarder
@@ -53,6 +54,26 @@ async def test_a_whole_cycle_is_rewarded_when_it_was_seen_again():
         assert -0.1 < moved < 0.0
         await made.advance(10.0)
         assert len(made.sent(Reward)) == 1
+
+
+async def test_a_cycle_of_a_class_without_any_latency_is_rewarded_by_its_wait():
+    settings = {f"classes.{CRITICAL}.objective_pressure_ratio": 0.1}
+    async with rewarder(settings) as made:
+        for cycle, waited in ((1, 0.1), (2, 0.55), (3, None)):
+            before = with_wait(state(cycle=cycle), 0.3)
+            await made.inject(before, action(cycle=cycle), verdict(cycle=cycle), actuation(cycle=cycle))
+            await made.advance(SETTLE)
+            await made.inject(with_wait(after(before), waited))
+        assert ends(made) == [
+            (1, "joined", None),
+            (2, "joined", None),
+            (3, "censored", f"no_pressure: {CRITICAL}"),
+        ]
+        kept, broken, _ = made.sent(Reward)
+        assert kept.value > 0.0 > broken.value
+        assert broken.terms[f"severity.{CRITICAL}"] == pytest.approx(-0.5)
+        assert made.metric("trimtab_rewarder_slo_violations_total", slo=CRITICAL) == 1
+        assert made.metric("trimtab_rewarder_censored_total", reason="no_pressure") == 1
 
 
 async def test_the_second_look_is_asked_for_settle_seconds_after_the_actuation():

@@ -78,6 +78,7 @@ def test_ms_03_b_an_old_writer_without_an_optional_field_leaves_its_default():
         ("state", "cycle", 17.0),
         ("verdict", "execute", 1),
         ("verdict", "mode", "reckless"),
+        ("state", "classes", {"batch": {"judged_by": "guesswork"}}),
     ],
 )
 def test_ms_03_d_a_value_of_another_type_is_a_decode_error_that_names_the_field(kind, field, value):

@@ -7,6 +7,32 @@ from schemas.settings import ClassSettings, SettingsError, Shared
 CLASSES = ("latency-critical", "batch")
 
 
+def test_the_names_are_fixed():
+    assert feature_names(("batch",)) == (
+        "bias",
+        "node.contended",
+        "node.busy_ratio",
+        "node.pressure_ratio",
+        "node.pressure_missing",
+        "node.run_queue",
+        "node.run_queue_missing",
+        "node.previous_applied",
+        "batch.present",
+        "batch.weight_log",
+        "batch.share",
+        "batch.cpu_ratio",
+        "batch.pressure_ratio",
+        "batch.pressure_missing",
+        "batch.throttled_ratio",
+        "batch.waited_ratio",
+        "batch.waited_missing",
+        "batch.latency_log",
+        "batch.latency_missing",
+        "batch.over_ratio",
+        "batch.load_log",
+    )
+
+
 def test_the_nodes_features_come_first_then_class_by_class():
     names = feature_names(CLASSES)
     assert names[: len(NODE_FEATURES)] == NODE_FEATURES
@@ -35,4 +61,4 @@ def test_the_schema_tells_classes_and_their_order_apart():
 
 
 def test_the_schema_of_a_recorded_model_is_what_it_was():
-    assert features_schema(("latency-critical", "default", "batch")) == "f1-7f10e3a34dfc"
+    assert features_schema(("latency-critical", "default", "batch")) == "f1-40809f55ee22"

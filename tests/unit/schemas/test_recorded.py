@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from schemas.codec import decode, encode
-from schemas.messages import AnyMessage, Message
+from schemas.messages import AnyMessage, ClassState, Latency, Message
+from schemas.objective import is_violated
+from schemas.settings import DEFAULT_CLASSES
 
 RECORDED = Path(__file__).parent / "recorded_v1"
 KINDS = {str(kind.__struct_config__.tag): kind for kind in get_args(AnyMessage)}
@@ -57,6 +59,23 @@ def test_a_recorded_message_decodes_with_every_value_in_its_place(kind):
 def test_what_version_1_did_not_require_is_not_required_now(kind):
     raw = json.dumps({"type": kind, **IDENTITY, **REQUIRED[kind]}).encode()
     assert type(decode(raw)) is KINDS[kind]
+
+
+def test_a_recorded_state_is_judged_by_latency_though_its_classes_now_have_a_ceiling():
+    seen = decode(recorded("state")).classes["latency-critical"]
+    fresh = (seen.waited_ratio, seen.run_delay, seen.waited_source, seen.objective_pressure_ratio, seen.judged_by)
+    assert fresh == (None, None, None, None, None)
+    assert (seen.latency.source, seen.latency.pods) == (None, 0)
+    assert is_violated(seen, DEFAULT_CLASSES["latency-critical"])
+    fine = msgspec.structs.replace(seen, latency=msgspec.structs.replace(seen.latency, over_ratio=0.0))
+    assert not is_violated(fine, DEFAULT_CLASSES["latency-critical"])
+
+
+def test_fields_that_recordings_lack_come_last():
+    seen = json.loads(recorded("state"))["classes"]["latency-critical"]
+    for kind, known in ((ClassState, seen), (Latency, seen["latency"])):
+        names = [field.name for field in msgspec.structs.fields(kind)]
+        assert names[: len(known)] == list(known)
 
 
 def test_ms_02_messages_are_objects_by_name_never_arrays_by_position():

@@ -1,6 +1,8 @@
 import msgspec
 import pytest
 
+from schemas.messages import Latency
+from schemas.objective import judged_by
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, LoopSettings, SettingsError, Shared, WeightSettings
 
 THROUGHPUT = ClassSettings(kind="throughput")
@@ -28,11 +30,43 @@ def complaint(**fields) -> str:
     return text
 
 
-def test_a_class_without_objective_is_told_both_ways_out():
-    text = complaint(classes={"web": ClassSettings()})
-    assert text.startswith("classes.web: has no objective")
-    assert "classes.web.objective_p99_seconds" in text
-    assert "kind: throughput" in text
+def test_a_class_without_objective_is_told_all_ways_out():
+    assert complaint(classes={"web": ClassSettings()}) == (
+        "classes.web: has no objective; set classes.web.objective_p99_seconds (seconds) or "
+        "classes.web.objective_pressure_ratio (0-1), or kind: throughput if it has none"
+    )
+
+
+@pytest.mark.parametrize(
+    "objectives",
+    [
+        {"objective_p99_seconds": 0.1},
+        {"objective_pressure_ratio": 0.1},
+        {"objective_pressure_ratio": 0.0},
+        {"objective_p99_seconds": 0.1, "objective_pressure_ratio": 1.0},
+    ],
+)
+def test_a_latency_class_needs_one_of_two_objectives(objectives):
+    Shared(classes={"web": ClassSettings(**objectives)}).check()
+
+
+def test_the_default_latency_classes_are_judged_without_a_metrics_endpoint_too():
+    for name, spec in DEFAULT_CLASSES.items():
+        expected = "pressure" if spec.kind == "latency" else None
+        assert judged_by(Latency(reason="no_source"), spec) == expected, name
+
+
+def test_a_ceiling_comes_back_as_it_was_written():
+    text = "classes: {web: {objective_pressure_ratio: 0.25}, work: {kind: throughput}}"
+    shared = msgspec.yaml.decode(text, type=Shared)
+    assert shared.classes["web"] == ClassSettings(objective_pressure_ratio=0.25)
+    assert msgspec.yaml.decode(msgspec.yaml.encode(shared), type=Shared) == shared
+
+
+@pytest.mark.parametrize("ceiling", ["1.01", "-0.01", ".nan", "10 %"])
+def test_a_ceiling_is_a_part_of_the_time(ceiling):
+    with pytest.raises(msgspec.ValidationError, match="objective_pressure_ratio"):
+        msgspec.yaml.decode(f"classes: {{web: {{objective_pressure_ratio: {ceiling}}}}}", type=Shared)
 
 
 def test_a_throughput_class_needs_no_objective():
