@@ -29,8 +29,8 @@ class GuardConfig(Section, frozen=True, kw_only=True):
 
     regression_wait_ratio: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.3
     """Rise of a class's wait for CPU, as a part of the time, that rolls a change back where pressure judges it. 0.3: a
-    wait over 2 s differs by 0.1 and more from one window to the next without a change, and a class that lost half its
-    share waits at least that much longer (docs/adr/0009-evidence-for-a-rollback.md)."""
+    wait over 2 s differs by 0.1 and more from one window to the next without a change
+    (docs/adr/0010-judging-without-latency.md)."""
 
     min_requests: Annotated[int, Meta(ge=1)] = 100
     """Requests that a window needs before its P99 is evidence for a rollback. 100: the P99 of fewer is their maximum,

@@ -52,7 +52,8 @@ from services.collector.core.targets import targets
 from services.collector.core.view import Raw, View
 from services.collector.core.workload import Workload, classify
 from services.collector.sources.workloads import _is_address, _is_http
-from tests.fuzz import strategies as draws
+from tests.fuzz import kernel_files, nodes
+from tests.fuzz import pages as page_draws
 
 MAX_CPU_SECONDS = 5.0
 """Most CPU time for one example. They are small, or one piece many times: only more than linear work takes so long."""
@@ -78,7 +79,6 @@ class Target:
 @contextmanager
 def bounded_cpu(seconds: float) -> Iterator[None]:
     """Raises TooSlow where the body takes more CPU time. Main thread only: a signal ends what would not end."""
-
     is_over = False
 
     def stop(_number: int, _frame: object) -> None:
@@ -106,7 +106,7 @@ def read_page(body: bytes, content_type: str, metric: str | None = None, unit: s
     """The page as the scraper reads it, or the documented refusal."""
     try:
         labels = LabelTexts(is_openmetrics="openmetrics-text" in content_type.lower())
-        page = find_latency(Exposition(body.decode("utf-8"), labels), metric, unit, draws.CANDIDATES)
+        page = find_latency(Exposition(body.decode("utf-8"), labels), metric, unit, page_draws.CANDIDATES)
     except NoLatency as error:
         return error.word
     except (ExpositionError, UnicodeDecodeError) as error:
@@ -136,7 +136,7 @@ def check_long_page(drawn: tuple[str, str, int, str, bool]) -> None:
     """One piece of a page many times over."""
     head, piece, times, tail, is_openmetrics = drawn
     page = head + piece * times + tail + ("# EOF\n" if is_openmetrics else "")
-    read_page(page.encode(), draws.OPEN_TYPE if is_openmetrics else draws.PLAIN_TYPE, "request_ms")
+    read_page(page.encode(), page_draws.OPEN_TYPE if is_openmetrics else page_draws.PLAIN_TYPE, "request_ms")
 
 
 # ---- windows --------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def check_windows(drawn: tuple[list[Any], int, float, float | None]) -> None:
     for elapsed, may_grow, pods in collections:
         pages: dict[str, tuple[str, Page]] = {}
         for uid, (cls, body) in pods.items():
-            page = read_page(body, draws.content_type_of(body))
+            page = read_page(body, page_draws.content_type_of(body))
             if not isinstance(page, str):
                 pages[uid] = (cls, page)
         windows.add(elapsed, pages)
@@ -438,14 +438,14 @@ def check_whole(drawn: tuple[int, list[dict[str, Any]]]) -> None:
 TARGETS = {
     target.name: target
     for target in (
-        Target("bytes", draws.RAW_PAGES, check_page),
-        Target("pages", draws.PAGES, check_page),
-        Target("long-pages", draws.LONG_PAGES, check_long_page),
-        Target("windows", draws.WINDOWS, check_windows),
-        Target("kernel-texts", draws.KERNEL_TEXTS, check_kernel_text),
-        Target("rates", draws.readings(), check_rates),
-        Target("places", draws.WORKLOADS, check_places),
-        Target("whole", draws.nodes(), check_whole),
+        Target("bytes", page_draws.RAW_PAGES, check_page),
+        Target("pages", page_draws.PAGES, check_page),
+        Target("long-pages", page_draws.LONG_PAGES, check_long_page),
+        Target("windows", page_draws.WINDOWS, check_windows),
+        Target("kernel-texts", kernel_files.KERNEL_TEXTS, check_kernel_text),
+        Target("rates", nodes.readings(), check_rates),
+        Target("places", nodes.WORKLOADS, check_places),
+        Target("whole", nodes.nodes(), check_whole),
     )
 }
 

@@ -24,6 +24,7 @@ from runtime.settings import BusSettings, HostSettings, HttpSettings, LogSetting
 from schemas.codec import decode, encode
 from schemas.features import feature_names
 from schemas.messages import AnyMessage, CommandVerb, Contention, Mode
+from schemas.objective import NO_LATENCY
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, LoopSettings, Shared, WeightSettings
 from schemas.subjects import SERVICES, kind_of, message_id, subject_of
 from services.actuator.metrics import ActuatorMetrics
@@ -406,7 +407,7 @@ def returned_words(path: str, functions: Iterable[str]) -> set[str]:
 
 def test_words_for_what_is_not_learned_are_the_documented_ones() -> None:
     told = first_words(section(text_of("subjects.md"), "#### Why a cycle is not learned from"), "`reason`")
-    functions = ("_not_executed", "_not_seen", "_overridden", "_no_contention", "_no_evidence")
+    functions = ("_not_executed", "_not_seen", "_overridden", "_no_contention", "_no_evidence", "_not_judged")
     words = returned_words("services/rewarder/core/censor.py", functions)
     words |= code_words(r'_finish\([\w.]+, "(\w+)"\)', "services/rewarder/service.py")
     assert told == words | {"shadow"}  # the rule of a verdict that is not to be executed
@@ -429,9 +430,9 @@ def test_reasons_for_unknown_latency_are_the_documented_ones() -> None:
     told = first_words(section(text_of("subjects.md"), "### `state`"), "`latency.reason`")
     words = code_words(r'reason(?: =|=)\s*"(\w+)"', "services/collector/core")
     words |= code_words(r'reason = "(\w+)" if', "services/collector/core") | code_words(
-        r'else "(few_requests)"', "services/collector/core/latency.py"
+        r'else "(few_requests|scrape_failed)"', "services/collector/core"
     )
-    assert told == words
+    assert told == words | NO_LATENCY
 
 
 def test_reasons_for_skipped_pods_are_the_documented_ones() -> None:

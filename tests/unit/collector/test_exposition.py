@@ -344,6 +344,14 @@ def test_samples_without_labels_and_with():
     assert not page.has("n")
 
 
+@pytest.mark.parametrize("labels", ['{a="1"}', '{a="1",}', '{a="1", }', '{ a = "1" , } ', '\t{a="1"\t}'])
+@pytest.mark.parametrize("is_openmetrics", [False, True])
+def test_blanks_and_commas_are_allowed_in_samples_without_a_bound_too(labels, is_openmetrics):
+    page = Exposition(f"n_count{labels} 5\nm_count{{ }} 6\n# EOF\n", LabelTexts(is_openmetrics))
+    assert page.by_series("n_count") == {("a=1",): 5.0}
+    assert page.by_series("m_count") == {(): 6.0}
+
+
 def test_histograms_are_named_in_the_order_of_the_page_and_no_more_than_asked_for():
     page = Exposition(PAGE_A.replace("req_", "a_") + PAGE_A + PAGE_A.replace("req_", "b_"), LabelTexts(False))
     assert page.histograms(2) == ["a_seconds", "req_seconds"]
