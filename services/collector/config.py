@@ -1,11 +1,14 @@
 """The collector's own settings."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from schemas.settings import Ratio, Seconds, Section, SettingsError, Shared
 from services.collector.core.latency_source import unit_of
+
+READING_RATIO: Final = 0.2
+"""How much longer than `scrape_timeout_seconds` a round of scrapes may take, to read what came at the last moment."""
 
 
 class CollectorConfig(Section, frozen=True, kw_only=True):
@@ -36,7 +39,8 @@ class CollectorConfig(Section, frozen=True, kw_only=True):
     The unit is the one at the end of the name."""
 
     scrape_timeout_seconds: Seconds = 1.0
-    """Seconds for one scrape in all: connecting, headers and body. 1.0: half of the settle time."""
+    """Seconds for one scrape in all: connecting, headers and body, and for all scrapes of a round together. 1.0: half
+    of the settle time. Reading the pages may take a fifth more."""
 
     scrape_max_bytes: Annotated[int, Meta(ge=1024, le=64 << 20)] = 4 << 20
     """Largest page read, after decompression, in bytes."""
@@ -80,11 +84,13 @@ class CollectorConfig(Section, frozen=True, kw_only=True):
                 f"{shared.loop.settle_seconds}; a slow endpoint would hold up the cycle"
             )
         loop = shared.loop
-        cycle = 2 * self.scrape_timeout_seconds + loop.settle_seconds + loop.decision_budget_seconds
+        cycle = (
+            2 * (1 + READING_RATIO) * self.scrape_timeout_seconds + loop.settle_seconds + loop.decision_budget_seconds
+        )
         if cycle >= loop.tick_seconds:
             raise SettingsError(
-                f"collector.scrape_timeout_seconds: two scrapes of {self.scrape_timeout_seconds} s, settling and "
-                f"deciding make {cycle:g} s, more than loop.tick_seconds {loop.tick_seconds}; shorten one"
+                f"collector.scrape_timeout_seconds: two scrapes of {self.scrape_timeout_seconds} s, reading, "
+                f"settling and deciding make {cycle:g} s, more than loop.tick_seconds {loop.tick_seconds}; shorten one"
             )
         if self.tls_key_file is not None and self.tls_cert_file is None:
             raise SettingsError("collector.tls_key_file: is set and collector.tls_cert_file is not; name both")

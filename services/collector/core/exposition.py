@@ -110,12 +110,7 @@ class Exposition:
         """The samples of this name that have `label` ("le" or "quantile"): their values by the label's number and by
         series. NaN stays NaN.
         """
-        found: dict[tuple[str, str], dict[float, float]] = {}
-        for before, own, after, value in self._labelled(sample, _LABELLED[label]):
-            numbers = found.get((before, after))
-            if numbers is None:
-                numbers = found[before, after] = {}
-            _put(numbers, _number(own, sample), value, sample)
+        found = self._by_text(sample, _LABELLED[label])
         mark = f"{label}="
         series: dict[Key, dict[float, float]] = {}
         for (before, after), numbers in found.items():
@@ -167,27 +162,38 @@ class Exposition:
             key = self._labels.read(text)
         return key
 
-    def _labelled(self, sample: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str, float]]:
-        """Of each line the labels before the own one, its value, the labels after it, and the number.
+    def _by_text(self, sample: str, pattern: re.Pattern[str]) -> dict[tuple[str, str], dict[float, float]]:
+        """Values by the own label's number, and by what stands before and after it.
 
-        A histogram's lines come series by series: one that differs from the line before in bound and number alone is
-        not taken apart again.
+        A histogram's lines come series by series: one that differs from the line before in bound and value alone is not
+        taken apart again.
         """
         page = self._page
-        head = tail = before = after = ""
+        found: dict[tuple[str, str], dict[float, float]] = {}
+        bounds: dict[str, float] = {}
+        numbers: dict[float, float] = {}
+        head = tail = ""
         for place, end in self._lines(sample):
+            own, value = "", None
             if head and page.startswith(head, place):
                 quote = page.find('"', place + len(head), end)
                 if quote >= 0 and page.startswith(tail, quote):
-                    value = _float(page[quote + len(tail) : end])
-                    if value is not None:  # or a timestamp or an exemplar follows
-                        yield before, page[place + len(head) : quote], after, value
-                        continue
-            match = self._match(sample, pattern, place, end)
-            if match is not None:
+                    own, value = page[place + len(head) : quote], _float(page[quote + len(tail) : end])
+            if value is None:  # another series, or a timestamp or an exemplar follows
+                match = self._match(sample, pattern, place, end)
+                if match is None:
+                    continue
                 before, own, after, text = match.groups()
+                numbers, value = found.setdefault((before, after), {}), _number(text, sample)
                 head, tail = page[place : match.start(2)], page[match.end(2) : match.start(4)]
-                yield before, own, after, _number(text, sample)
+            bound = bounds.get(own)
+            if bound is None:
+                bound = bounds[own] = _number(own, sample)
+            if bound in numbers:
+                _put(numbers, bound, value, sample)
+            else:
+                numbers[bound] = value
+        return found
 
     def _plain(self, sample: str) -> Iterator[tuple[str, float]]:
         """Of each line the labels and the number."""
@@ -216,7 +222,8 @@ class Exposition:
                 lines += 1
                 if lines > MAX_LINES:
                     raise ExpositionError(f"{sample}: more than {MAX_LINES} lines")
-                yield place, end if end >= 0 else len(page)
+                place = end if end >= 0 else len(page)
+                yield at + size, place
             at = page.find(sample, place)
 
 

@@ -14,7 +14,7 @@ from services.collector.core.page import Buckets, HistogramPage, Key, Page, Summ
 from services.collector.core.summary import Observed, observed, worst
 
 _QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-_GONE: Final = 10_000
+_GONE: Final = 1_000
 _MOST: Final = 2.0**53
 """Most requests that a float counts one by one; a page may say anything."""
 

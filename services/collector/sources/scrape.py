@@ -1,12 +1,16 @@
 """Metrics pages over HTTP: one deadline for all of a scrape, a bounded body, and a slow endpoint costs only itself."""
 
 import asyncio
+import heapq
 import ssl
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
 
 import aiohttp
 
+from services.collector.config import READING_RATIO
 from services.collector.core.exposition import Exposition, ExpositionError, LabelTexts
 from services.collector.core.latency_source import NoLatency, find_latency
 from services.collector.core.page import Page, reason
@@ -15,6 +19,42 @@ from services.collector.sources.tls import TlsContext
 
 _ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.9,*/*;q=0.1"
 _CHUNK = 64 * 1024
+
+
+_HEAD_START_RATIO: Final = 0.25
+_HELD_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    target: Target
+    body: bytearray
+    content_type: str
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one round has brought so far; bodies wait to be read, the smallest first."""
+
+    pages: dict[str, Page] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    held_bytes: int = 0
+    _unread: list[tuple[int, int, _Fetched]] = field(default_factory=list)
+    _came: int = 0
+
+    def leave(self, fetched: _Fetched) -> None:
+        """Leaves a body to be read."""
+        self._came += 1
+        self.held_bytes += len(fetched.body)
+        heapq.heappush(self._unread, (len(fetched.body), self._came, fetched))
+
+    def take(self) -> _Fetched | None:
+        """The next body to read, None if none is left for now."""
+        if not self._unread:
+            return None
+        size, _, fetched = heapq.heappop(self._unread)
+        self.held_bytes -= size
+        return fetched
 
 
 class Scraper:
@@ -44,23 +84,27 @@ class Scraper:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="pages")
 
     async def scrape(self, targets: Iterable[Target]) -> tuple[dict[str, Page], dict[str, str]]:
-        """Pages and errors of the targets. Fetching takes no longer than the timeout, queueing included.
+        """Pages and errors of the targets. Fetching takes no longer than the timeout, queueing included, and reading
+        what came goes on for `READING_RATIO` of it beyond.
 
         Those that took up their time in vain queue behind the others the next time: however many they are, in the end
         they cost themselves.
         """
         ordered = sorted(targets, key=lambda target: target.uid in self._slow)
-        pages: dict[str, Page] = {}
-        errors: dict[str, str] = {}
+        now = _Round()
         if ordered:
             # One moment for all: with a timer each, a slot freed by the first to end would go to one that has no time
             # left, and that one would be blamed for being slow.
-            deadline = asyncio.get_running_loop().time() + self._timeout
-            await asyncio.gather(*(self._one(target, deadline, pages, errors) for target in ordered))
+            start = asyncio.get_running_loop().time()
+            async with asyncio.TaskGroup() as group:
+                fetches = {group.create_task(self._one(target, start + self._timeout, now)) for target in ordered}
+                # The fetches have the CPU to themselves at first, or reading would make them late.
+                await asyncio.wait(fetches, timeout=_HEAD_START_RATIO * self._timeout)
+                await self._read_fetched(fetches, start + (1.0 + READING_RATIO) * self._timeout, now)
         self._slow = frozenset(
-            uid for uid, word in errors.items() if word == "timeout" or (word == "queued" and uid in self._slow)
+            uid for uid, word in now.errors.items() if word == "timeout" or (word == "queued" and uid in self._slow)
         )
-        return pages, errors
+        return now.pages, now.errors
 
     async def close(self) -> None:
         """Closes kept connections, and the thread that reads pages."""
@@ -68,7 +112,8 @@ class Scraper:
         if self._session is not None:
             await self._session.close()
 
-    async def _one(self, target: Target, deadline: float, pages: dict[str, Page], errors: dict[str, str]) -> None:
+    async def _one(self, target: Target, deadline: float, now: _Round) -> None:
+        """Fetches one page, and leaves it to be read; or reads it here, if too much is left already."""
         word = "queued"
         try:
             async with asyncio.timeout_at(deadline):
@@ -76,26 +121,49 @@ class Scraper:
             try:
                 word = "timeout"
                 async with asyncio.timeout_at(deadline):
-                    body, content_type = await self._fetch(target.url)
-                # Still in its slot: no more pages wait to be read than are fetched at one time.
-                pages[target.uid] = await asyncio.get_running_loop().run_in_executor(
-                    self._reader, self._read, target, body, content_type
-                )
+                    fetched = _Fetched(target, *await self._fetch(target.url))
+                if now.held_bytes + len(fetched.body) > _HELD_BYTES:
+                    await self._read(fetched, now)
+                else:
+                    now.leave(fetched)
             finally:
                 self._slots.release()
         except TimeoutError:
-            errors[target.uid] = word
-        except NoLatency as error:
-            errors[target.uid] = reason(error.word, str(error))
-        except (ExpositionError, UnicodeDecodeError, aiohttp.ClientPayloadError) as error:
-            errors[target.uid] = reason("unreadable", str(error))
+            now.errors[target.uid] = word
+        except (ExpositionError, aiohttp.ClientPayloadError) as error:
+            now.errors[target.uid] = reason("unreadable", str(error))
         except Exception as error:  # noqa: BLE001 - whatever an endpoint manages to break is its own loss
-            errors[target.uid] = _reason(error)
+            now.errors[target.uid] = _reason(error)
 
-    def _read(self, target: Target, body: bytearray, content_type: str) -> Page:
-        labels = self._labels["openmetrics-text" in content_type.lower()]
-        page = Exposition(body.decode("utf-8"), labels)
-        return find_latency(page, target.metric, target.unit, self._metrics)
+    async def _read_fetched(self, fetches: set[asyncio.Task[None]], deadline: float, now: _Round) -> None:
+        """Reads pages as they come, the smallest first: who sends much waits for the others."""
+        loop = asyncio.get_running_loop()
+        while True:
+            fetched = now.take()
+            if fetched is not None and loop.time() < deadline:
+                await self._read(fetched, now)
+            elif fetched is not None:
+                now.errors[fetched.target.uid] = "queued"
+            elif pending := {fetch for fetch in fetches if not fetch.done()}:
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                return
+
+    async def _read(self, fetched: _Fetched, now: _Round) -> None:
+        uid = fetched.target.uid
+        try:
+            now.pages[uid] = await asyncio.get_running_loop().run_in_executor(self._reader, self._page, fetched)
+        except NoLatency as error:
+            now.errors[uid] = reason(error.word, str(error))
+        except (ExpositionError, UnicodeDecodeError) as error:
+            now.errors[uid] = reason("unreadable", str(error))
+        except Exception as error:  # noqa: BLE001 - a page that breaks our own code is that pod's loss as well
+            now.errors[uid] = _reason(error)
+
+    def _page(self, fetched: _Fetched) -> Page:
+        labels = self._labels["openmetrics-text" in fetched.content_type.lower()]
+        target = fetched.target
+        return find_latency(Exposition(fetched.body.decode("utf-8"), labels), target.metric, target.unit, self._metrics)
 
     async def _fetch(self, url: str) -> tuple[bytearray, str]:
         if self._session is None:
