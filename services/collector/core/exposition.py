@@ -214,7 +214,7 @@ class Exposition:
         a label's value may hold other characters at which Python would split.
         """
         page, size, lines = self._page, len(sample), 0
-        at = page.find(sample)
+        at = page.find(sample) if sample else -1
         while at >= 0:
             place = at + size
             if page[place : place + 1] in _AFTER_NAME and _starts_line(page, at):

@@ -119,7 +119,9 @@ class View:
         for group, reading in raw.groups.items():
             if group in steered or group in above or reading.weight is None:
                 continue
-            neighbour = PodState(uid="", name=group.rpartition("/")[2], group=group, weight=reading.weight)
+            # A folder's name may be any bytes, a message is text: a neighbour is only looked at, so it may be shown.
+            shown = group.encode("utf-8", "backslashreplace").decode()
+            neighbour = PodState(uid="", name=shown.rpartition("/")[2], group=shown, weight=reading.weight)
             found.append(PodReading(neighbour, rates[group], None, None))
         return found
 

@@ -86,6 +86,7 @@ def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
     found: list[Workload] = []
     for index, entry in enumerate(entries):
         where = f"{path}: workloads[{index}]"
+        _check_text(where, entry)
         _check_group(where, entry.group, pods_root)
         if not entry.uid:
             raise ConfigError(f"{where}.uid: is empty; every pod needs one")
@@ -129,6 +130,16 @@ def _is_address(text: str) -> bool:
 
 
 _QOS_GROUPS = frozenset({"kubepods", "guaranteed", "burstable", "besteffort"})
+
+
+def _check_text(where: str, entry: _Entry) -> None:
+    """YAML can spell half a surrogate pair, which no message could carry."""
+    try:
+        msgspec.json.encode(entry)
+    except (UnicodeEncodeError, msgspec.EncodeError) as error:
+        raise ConfigError(
+            f"{where}: holds a character that is no text (half a surrogate pair); write it out"
+        ) from error
 
 
 def _check_group(where: str, group: str, pods_root: str) -> None:

@@ -2,11 +2,12 @@
 
 import errno
 import math
+import os
 
 import pytest
 
-from schemas.codec import non_finite
-from schemas.messages import Latency
+from schemas.codec import encode, non_finite
+from schemas.messages import Latency, State
 from schemas.settings import DEFAULT_CLASSES, ClassSettings
 from services.collector.core.features import features
 from services.collector.core.page import HistogramPage, SummaryPage, SummarySeries
@@ -230,6 +231,13 @@ def test_neighbours_are_seen_and_belong_to_nobody(two):
     seen = by_group(look(view(), two.kernel(), 0.0, members))
     assert set(seen) == {"pod-api", "pod-job", "burstable/pod-b", "pod-other"}
     assert (seen["pod-other"].cls, seen["pod-other"].uid, seen["pod-other"].weight) == (None, "", 39)
+
+
+def test_a_neighbour_whose_name_is_no_text_is_shown_and_does_not_silence_the_node(two):
+    two.add(os.fsdecode(b"caf\xe9"), weight=39)
+    seen = look(view(), two.kernel(), 0.0, MEMBERS)
+    assert [pod.group for pod in seen.pods if not pod.uid] == ["caf\\udce9"]
+    assert encode(State(node="n", boot="b", cycle=1, at=0, phase="before", pods=seen.pods))
 
 
 def test_an_unclassified_pod_is_observed(two):

@@ -139,6 +139,7 @@ def test_the_file_is_read_again_when_it_changes(file):
         entry(group="../etc"),
         entry(metrics_url="'http://[::1'"),
         entry(uid="2026-13-45"),
+        entry(name='"caf\\udce9"'),
         "? [1]\n: 2\n",
     ],
 )

@@ -208,7 +208,10 @@ def test_ms_03_c_every_section_forbids_unknown_fields():
         ("loop: {tick_seconds: .nan}", "loop.tick_seconds: expected `float` > 0.0"),
         ("loop: {tick_seconds: .inf}", "loop.tick_seconds: expected `float` <= 86400.0"),
         ("loop: 5", "loop: expected `object`, got `int`"),
-        ("classes: {web: {}}", "classes.web: has no objective; set classes.web.objective_p99_seconds (seconds) or classes.web.objective_pressure"),
+        (
+            "classes: {web: {}}",
+            "classes.web: has no objective; set classes.web.objective_p99_seconds (seconds) or classes.web.objective_pressure",
+        ),
         (
             "classes: {web: {objectiv: 1}}",
             "classes.web.objectiv: unknown field; known are kind, label_values, objective",
