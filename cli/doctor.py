@@ -10,10 +10,12 @@ from typing import Literal
 
 from cli.tail import add_bus_flags, bus_settings
 from hostfs.cgroup import ROOT_GROUP, CgroupTree
+from hostfs.files import read_text
 from hostfs.mounts import detect
 from hostfs.pods import find_pods_root
 from hostfs.pressure import Pressure, read_pressure
 from hostfs.run_queue import RunQueueReader
+from hostfs.tasks import parse_task_schedstat
 from lab.cgroup_sandbox import SandboxUnavailable, find_base
 from runtime.config import load
 from runtime.errors import TrimtabError
@@ -118,12 +120,22 @@ def _pressure(proc_root: str) -> Check:
     found = read_pressure(f"{proc_root}/pressure/cpu")
     if isinstance(found, Pressure):
         return Check("pressure", "ok", f"PSI is on (some avg10 {found.some.avg10:.1f} %)")
+    counted = "the waits of single tasks stand in for it" if _counts_waits(proc_root) else "only the run queue is left"
     return Check(
         "pressure",
         "note",
-        f"no PSI: {found.reason}; contention is told from the run queue",
+        f"no PSI: {found.reason}; {counted}",
         found.remedy or f"check that {proc_root}/pressure/cpu can be read",
     )
+
+
+def _counts_waits(proc_root: str) -> bool:
+    """Whether the kernel counts how long a task waited (it needs CONFIG_SCHEDSTATS or delay accounting)."""
+    try:
+        waits = parse_task_schedstat(read_text(f"{proc_root}/self/schedstat"))
+    except OSError:
+        return False
+    return waits is not None and waits[0] > 0
 
 
 def _run_queue(proc_root: str) -> Check:

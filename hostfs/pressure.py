@@ -55,7 +55,7 @@ class PressureAbsent:
 
 _REMEDIES: Final[dict[str, str]] = {
     "psi_off": "Boot the node with psi=1 to switch pressure accounting on.",
-    "psi_missing": "Use a kernel built with CONFIG_PSI to see pressure; until then the run queue stands in for it.",
+    "psi_missing": "Use a kernel built with CONFIG_PSI to see pressure.",
 }
 
 _REASON_BY_ERRNO: Final[dict[int | None, AbsentReason]] = {
