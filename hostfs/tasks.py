@@ -8,7 +8,14 @@ from hostfs.counters import parse_all_unsigned
 from hostfs.files import read_text
 
 MAX_TASKS: Final = 512
-"""Most tasks read of one pod, at three system calls each. Of more the first ones stand for all: a lower bound."""
+"""Most tasks read of one pod, at three system calls each. Of more the first ones stand for all, and of those only the
+ones that were among them before too: a lower bound."""
+
+MAX_GROUPS: Final = 64
+"""Most groups visited below one pod: its containers, and what those make inside."""
+
+_CUT: Final = 0.9
+"""A list that is almost as long as the most may have been cut: some tasks of it end before they are read."""
 
 _MAX_DEPTH: Final = 3
 
@@ -28,12 +35,12 @@ def tasks_in(tree: CgroupTree, group: str, depth: int = _MAX_DEPTH) -> list[int]
     reader's show as 0 and are left out.
     """
     found: list[int] = []
-    for word in (tree.read(group, "cgroup.threads") or "").split():
+    for word in (tree.read(group, "cgroup.threads") or "").split(None, MAX_TASKS)[:MAX_TASKS]:
         number = parse_all_unsigned([word])
         if number is not None and number[0] > 0:
             found.append(number[0])
     if depth > 0:
-        for child in tree.children(group):
+        for child in tree.children(group)[:MAX_GROUPS]:
             if len(found) >= MAX_TASKS:
                 break
             found += tasks_in(tree, child, depth - 1)
@@ -69,14 +76,18 @@ def run_delay_between(
 
     No task waits longer than the window: the kernel adds a wait when it ends, so some of it may be older. A task that
     is in the second reading only was made in between, or its number was given anew, and counts whole; one that waited
-    longer than the window is older (moved here, or beyond MAX_TASKS before), and how much of that is new is not known.
+    longer than the window is older (moved here), and how much of that is new is not known. Where a list may have been
+    cut, only tasks in both count.
     """
     if previous is None or current is None or elapsed_seconds is None or elapsed_seconds <= 0:
         return None
     window_nsec = elapsed_seconds * 1e9
     waited_nsec = 0.0
+    is_cut = max(len(previous), len(current)) > _CUT * MAX_TASKS
     for task, delay in current.items():
         before = previous.get(task)
+        if before is None and is_cut:
+            continue
         if before is not None and delay >= before:
             new_nsec = min(window_nsec, delay - before)
         else:

@@ -16,7 +16,6 @@ NO_LATENCY: Final = frozenset(
         "no_quantiles",
         "unit_unknown",
         "unit_suspect",
-        "no_common_buckets",
     }
 )
 """Reasons of a latency that is unknown by the pods' nature, and will be in the next window too."""

@@ -10,6 +10,9 @@ class CollectorMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.cycles = Counter("trimtab_collector_cycles", "Cycles started", registry=registry)
+        self.failed = Counter(
+            "trimtab_collector_failed_cycles", "Cycles lost to an error in our code", registry=registry
+        )
         self.missed = Counter("trimtab_collector_missed_ticks", "Ticks that came too late to run", registry=registry)
         self.pods = Gauge("trimtab_collector_tracked_pods", "Pods seen, by class", ["class"], registry=registry)
         self.collect = Histogram(

@@ -3,6 +3,8 @@
 import asyncio
 import math
 import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from runtime.errors import ConfigError
 from runtime.host_roots import find_roots
@@ -13,14 +15,18 @@ from services.collector.config import CollectorConfig
 from services.collector.core.features import features
 from services.collector.core.in_force import Ordered, ordered_after
 from services.collector.core.latency import LatencyWindows
+from services.collector.core.page import Page
 from services.collector.core.targets import targets
 from services.collector.core.view import Raw, Seen, View
-from services.collector.core.workload import classify
+from services.collector.core.workload import Workload, classify
 from services.collector.metrics import CollectorMetrics
 from services.collector.sources.kernel import Kernel
 from services.collector.sources.scrape import Scraper
 from services.collector.sources.tls import TlsContext
 from services.collector.sources.workloads import StaticFile, WorkloadSource
+
+_FEW = 20
+"""Pods that are looked at in less time than it takes to wake a thread."""
 
 _UNDONE = frozenset({"rolled_back", "restored"})
 
@@ -41,17 +47,19 @@ class CollectorService:
             raise ConfigError("collector.workloads: is not set; name the YAML file that lists this node's workloads")
         self._source: WorkloadSource = StaticFile(config.workloads, pods_root)
         self._kernel = Kernel(roots.cgroup_root, roots.pods_root, roots.proc_root)
+        self._tls = TlsContext(
+            ca_file=config.tls_ca_file,
+            cert_file=config.tls_cert_file,
+            key_file=config.tls_key_file,
+            verify=config.tls_verify,
+        )
+        self._looker = ThreadPoolExecutor(1, thread_name_prefix="look")
         self._scraper = Scraper(
             timeout_seconds=config.scrape_timeout_seconds,
             max_bytes=config.scrape_max_bytes,
             concurrency=config.scrape_concurrency,
             metrics=config.latency_metrics,
-            tls=TlsContext(
-                ca_file=config.tls_ca_file,
-                cert_file=config.tls_cert_file,
-                key_file=config.tls_key_file,
-                verify=config.tls_verify,
-            ),
+            tls=self._tls,
             tls_server_name=config.tls_server_name,
         )
         self._view = View(
@@ -103,11 +111,16 @@ class CollectorService:
             await clock.sleep(wait)
             self._context.health.beat(clock.monotonic())
             self._context.metrics.last_tick.set(clock.now_ns() / 1e9)
-            await self._tick()
+            try:
+                await self._tick()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it costs this cycle and not the next
+                self._metrics.failed.inc()
+                self._context.log.error("cycle_failed", cycle=self._cycle, detail=f"{type(error).__name__}: {error}")
 
     async def stop(self) -> None:
         """Closes kept connections."""
         await self._scraper.close()
+        self._looker.shutdown(wait=False)
 
     async def _tick(self) -> None:
         async with self._lock:
@@ -144,22 +157,33 @@ class CollectorService:
             places = targets(workloads)
             pages, errors = await self._scraper.scrape(places.found.values())
         errors |= places.refused
-        with self._metrics.collect.labels("kernel").time():
-            sweep = self._kernel.sweep(workload.group for workload in workloads)
         for word in errors.values():
             self._metrics.scrape_errors.labels(word.split(":", 1)[0]).inc()
-        trouble = self._source.trouble()
+        troubles = [word[:200] for word in (self._source.trouble(), self._tls.trouble()) if word]
         names = {workload.uid: workload.name for workload in workloads}
-        self._notes = tuple(
-            [f"{names[uid]}: {word}"[:200] for uid, word in sorted(errors.items())][:16]
-            + ([trouble] if trouble else [])
+        self._notes = tuple([f"{names[uid]}: {word}"[:200] for uid, word in sorted(errors.items())][:16] + troubles)
+        if len(workloads) <= _FEW:
+            return self._see(classified, pages, errors, may_grow)
+        # Beside the event loop, which must answer in time: reading a large node's files takes a while.
+        return await asyncio.get_running_loop().run_in_executor(
+            self._looker, self._see, classified, pages, errors, may_grow
         )
+
+    def _see(
+        self,
+        workloads: Sequence[tuple[Workload, str | None]],
+        pages: Mapping[str, Page],
+        errors: Mapping[str, str],
+        may_grow: bool,  # noqa: FBT001 - an executor takes no names
+    ) -> Seen:
+        with self._metrics.collect.labels("kernel").time():
+            sweep = self._kernel.sweep(workload.group for workload, _ in workloads)
         cpus = (sweep.proc_stat.cpus if sweep.proc_stat is not None else 0) or os.cpu_count() or 1
-        with step.labels("build").time():
+        with self._context.metrics.step.labels("build").time():
             return self._view.advance(
                 Raw(
                     at=self._context.clock.monotonic(),
-                    workloads=classified,
+                    workloads=workloads,
                     groups=sweep.groups,
                     without_controller=sweep.without_controller,
                     pages=pages,

@@ -407,7 +407,15 @@ def returned_words(path: str, functions: Iterable[str]) -> set[str]:
 
 def test_words_for_what_is_not_learned_are_the_documented_ones() -> None:
     told = first_words(section(text_of("subjects.md"), "#### Why a cycle is not learned from"), "`reason`")
-    functions = ("_not_executed", "_not_seen", "_overridden", "_no_contention", "_no_evidence", "_not_judged")
+    functions = (
+        "_not_executed",
+        "_not_seen",
+        "_overridden",
+        "_no_contention",
+        "_no_evidence",
+        "_not_judged",
+        "_not_comparable",
+    )
     words = returned_words("services/rewarder/core/censor.py", functions)
     words |= code_words(r'_finish\([\w.]+, "(\w+)"\)', "services/rewarder/service.py")
     assert told == words | {"shadow"}  # the rule of a verdict that is not to be executed

@@ -18,20 +18,27 @@ def contention(
     run_queue_source: str | None,
     pressure_limit: float,
     run_queue_limit: float,
+    rivals: bool = False,
+    unheld_ratio: float | None = None,
 ) -> Contention:
-    """The verdict and its reason. What the classes waited for others decides where the kernel tells it (pressure or run
-    delay per group); else the run queue on a busy node, less the one task per CPU that runs where the source counts
-    those too; else it is unknown, which counts as none.
+    """The verdict and its reason. What the classes waited decides where the kernel tells it (pressure or run delay per
+    group): for others at least (`waited_ratio`), or, since that is a lower bound, at all (`unheld_ratio`, of the worst
+    pod) on a busy node on which more than one class ran (`rivals`). Else the run queue on a busy node, less the one
+    task per CPU that runs where the source counts those too; else it is unknown, which counts as none.
     """
     waits = {name: seen.waited_ratio for name, seen in classes.items() if seen.waited_ratio is not None}
+    is_busy = busy_ratio is None or busy_ratio >= _BUSY_RATIO
     if waits:
         worst = max(waits, key=lambda name: waits[name])
-        contended = waits[worst] >= pressure_limit
         by_delay = " (run delay)" if classes[worst].waited_source == "run_delay" else ""
+        contended = waits[worst] >= pressure_limit
         reason = f"{worst} waited {waits[worst] * 100:.0f} % of the time{by_delay}"
+        if not contended and rivals and is_busy and unheld_ratio is not None and unheld_ratio >= pressure_limit:
+            contended = True
+            reason = f"a pod waited {unheld_ratio * 100:.0f} % of the time{by_delay}, on busy CPUs that classes share"
     elif run_queue is not None and run_queue_source != "pressure":
         waiting = max(0.0, run_queue - 1.0) if run_queue_source in _RUNNABLE else run_queue
-        contended = waiting >= run_queue_limit and (busy_ratio is None or busy_ratio >= _BUSY_RATIO)
+        contended = waiting >= run_queue_limit and is_busy
         reason = f"{waiting:.1f} tasks waited per CPU ({run_queue_source}); the kernel shows no pressure per group"
     elif node_pressure_ratio is not None:
         contended = node_pressure_ratio >= pressure_limit

@@ -7,6 +7,7 @@ the lines are found by name, a pattern takes each apart at its quotes, and what 
 
 import math
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -26,11 +27,12 @@ MAX_LABELS: Final = 4_096
 """Longest labels of one line, in characters: reading them takes time by the square of it."""
 
 MAX_NEW: Final = 400_000
-"""Most characters of labels that one page may bring and no page before had: a tenth of a second of CPU. What was read
+"""Most characters of labels that one page may bring and no page before had: up to 0.3 s of CPU. What was read
 until then is remembered, so a page with that many that stay gets through in one of the next scrapes.
 """
 
-_REMEMBERED: Final = 10_000_000
+_REMEMBERED_BYTES: Final = 12 << 20
+_ENTRY_BYTES: Final = 100
 _LEAD: Final = 16
 _AFTER_NAME: Final = frozenset("{ \t")
 _EOF: Final = "# EOF"
@@ -66,22 +68,30 @@ class LabelTexts:
 
     is_openmetrics: bool
     _keys: dict[str, Key] = field(default_factory=dict)
-    _size: int = 0
+    _older: dict[str, Key] = field(default_factory=dict)
+    _bytes: int = 0
 
     def known(self, text: str) -> Key | None:
         """The labels in a text such as `method="GET",code="200"`, in order; None for one that was not read yet."""
-        return self._keys.get(text)
+        key = self._keys.get(text)
+        if key is None and (key := self._older.get(text)) is not None:
+            self._remember(text, key)
+        return key
 
     def read(self, text: str) -> Key:
         """The same for a new text, which is then known. Raises ExpositionError."""
         if len(text) > MAX_LABELS:
             raise ExpositionError(f"labels of more than {MAX_LABELS} characters: {text[:40]!r} and so on")
-        self._size += len(text) + 100  # about what a short one takes besides
-        if self._size > _REMEMBERED:
-            self._keys.clear()  # those in use come back with the next scrape
-            self._size = len(text) + 100
-        key = self._keys[text] = self._read(text)
+        key = self._read(text)
+        self._remember(text, key)
         return key
+
+    def _remember(self, text: str, key: Key) -> None:
+        """Two generations: what was not asked for while the younger one filled up is forgotten."""
+        self._bytes += sys.getsizeof(text) + sys.getsizeof(key) + sum(map(sys.getsizeof, key)) + _ENTRY_BYTES
+        if self._bytes > _REMEMBERED_BYTES:
+            self._older, self._keys, self._bytes = self._keys, {}, 0
+        self._keys[text] = key
 
     def _read(self, text: str) -> Key:
         line = f"labels{{{text}}} 0\n"
@@ -105,6 +115,7 @@ class Exposition:
         self._page = page
         self._labels = labels
         self._new = 0
+        self._lines_read = 0
 
     def by_bound(self, sample: str, label: str) -> dict[Key, dict[float, float]]:
         """The samples of this name that have `label` ("le" or "quantile"): their values by the label's number and by
@@ -142,7 +153,7 @@ class Exposition:
 
     def has(self, sample: str) -> bool:
         """Whether there is a sample of this name."""
-        return next(self._lines(sample), None) is not None
+        return next(self._places(sample), None) is not None
 
     def histograms(self, most: int) -> list[str]:
         """Names of the first few histograms on the page, to tell a person what could be meant."""
@@ -210,20 +221,25 @@ class Exposition:
         return match
 
     def _lines(self, sample: str) -> Iterator[tuple[int, int]]:
-        """Where the name ends and where its line does, for each line that begins with it. Lines end at newlines alone:
-        a label's value may hold other characters at which Python would split.
+        """Where the name ends and where its line does, for each line that begins with it: so many a page at most."""
+        for place, end in self._places(sample):
+            self._lines_read += 1
+            if self._lines_read > MAX_LINES:
+                raise ExpositionError(f"{sample}: more than {MAX_LINES} lines")
+            yield place, end
+
+    def _places(self, sample: str) -> Iterator[tuple[int, int]]:
+        """The same without a bound. Lines end at newlines alone: a label's value may hold other characters at which
+        Python would split.
         """
-        page, size, lines = self._page, len(sample), 0
+        page, size = self._page, len(sample)
         at = page.find(sample) if sample else -1
         while at >= 0:
             place = at + size
             if page[place : place + 1] in _AFTER_NAME and _starts_line(page, at):
                 end = page.find("\n", place)
-                lines += 1
-                if lines > MAX_LINES:
-                    raise ExpositionError(f"{sample}: more than {MAX_LINES} lines")
+                yield place, end if end >= 0 else len(page)
                 place = end if end >= 0 else len(page)
-                yield at + size, place
             at = page.find(sample, place)
 
 

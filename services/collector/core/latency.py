@@ -154,7 +154,7 @@ def latency_of(window: Interval, objective_seconds: float | None, min_requests: 
         seconds[label] = max(known, default=None)
         if merged is not None and merged.saturated:
             saturated.append(label)
-    if seconds["p99"] is None:
+    if seconds["p99"] is None:  # NaN, or the last bucket of nothing
         return replace(served, reason="idle")
     judges = in_buckets and not in_summaries and objective_seconds is not None
     over_ratio = over(window.buckets, objective_seconds) if judges and objective_seconds is not None else None

@@ -1,4 +1,4 @@
-"""Which metric of a page is the pod's latency, in which unit, and whether it can be believed (docs/operations.md).
+"""Which metric of a page is the pod's latency, in which unit, and whether it can be believed (docs/signals.md).
 
 The order: the metric that the pod names, and no other; else the first of the configured names that the page has as a
 histogram; else the first that it has as a summary. A histogram comes first since histograms of several pods add up.
@@ -38,6 +38,8 @@ _UNIT_BY_SUFFIX: Final = {
     "ns": "nanoseconds",
 }
 _SHOWN: Final = 3
+_HARDLY: Final = 0.05
+_FAR: Final = 5.0
 _LOOK_ON: Final = frozenset({"no_buckets", "no_count", "no_quantiles"})
 
 
@@ -62,7 +64,7 @@ def find_latency(page: Exposition, metric: str | None, unit: str | None, names: 
     Raises NoLatency, or ExpositionError for a metric that contradicts itself.
     """
     wanted = (metric,) if metric is not None else tuple(names)
-    useless: NoLatency | None = None
+    useless: tuple[Word, str] | None = None
     for is_there, read in ((_has_buckets, _histogram), (_has_summary, _summary)):
         for name in wanted:
             if is_there(page, name):
@@ -71,9 +73,9 @@ def find_latency(page: Exposition, metric: str | None, unit: str | None, names: 
                 except NoLatency as error:
                     if error.word not in _LOOK_ON:
                         raise
-                    useless = useless or error
+                    useless = useless or (error.word, str(error))  # the error itself would hold on to the whole page
     if useless is not None:
-        raise useless
+        raise NoLatency(*useless)
     there = ", ".join(page.histograms(_SHOWN))
     what = f"no {metric}" if metric is not None else "none of collector.latency_metrics"
     raise NoLatency("no_metric", f"{what} on the page; {f'it has {there}' if there else 'it has no histogram'}")
@@ -121,10 +123,11 @@ def _histogram(page: Exposition, metric: str, per_second: float) -> Page:
 
 
 def _check_unit(page: Exposition, metric: str, per_second: float, series: Mapping[Key, Buckets]) -> None:
-    """Raises NoLatency where most of what the pod ever counted lies beyond the last bucket, and its mean too: such a
-    histogram is fed another unit than its name says, or its buckets do not fit (PM-10). Nothing is guessed.
+    """Raises NoLatency where what the pod ever counted lies beyond the last bucket, and its mean too: such a histogram
+    is fed another unit than its name says, or its buckets do not fit (PM-10). Nothing is guessed.
 
-    Over the pod's life and not over a window: a service that was fine and is now overloaded is no such case.
+    Over the pod's life and not over a window: a service that was fine and is now overloaded is no such case. Nor is one
+    that has been overloaded since it started, as long as it answers some in time and its mean is not far beyond.
     """
     count = sum(buckets.get(math.inf, 0.0) for buckets in series.values())
     last = max(bound for buckets in series.values() for bound in buckets if math.isfinite(bound))
@@ -135,7 +138,7 @@ def _check_unit(page: Exposition, metric: str, per_second: float, series: Mappin
     if observed is None or not math.isfinite(observed):
         return
     mean_seconds = observed / per_second / count
-    if mean_seconds > last:
+    if mean_seconds > (last if within < _HARDLY * count else _FAR * last):
         text = (
             f"the mean of {metric} is {mean_seconds:g} s, beyond its last bucket of {last:g} s: it is fed another unit "
             f"than its buckets are made for; mend that in the pod"
@@ -147,7 +150,8 @@ def _summary(page: Exposition, metric: str, per_second: float) -> Page:
     quantiles = page.by_bound(metric, "quantile")
     if not quantiles:
         raise NoLatency("no_quantiles", f"{metric} has neither buckets nor quantiles; switch one of them on in the pod")
-    if not any(0.99 in of_series for of_series in quantiles.values()):  # noqa: PLR2004 - the P99
+    has_p99 = [0.99 in of_series for of_series in quantiles.values()]  # noqa: PLR2004 - the P99
+    if not any(has_p99):
         raise NoLatency("no_quantiles", f"the summary {metric} has no quantile 0.99; switch it on in the pod")
     counts = page.by_series(f"{metric}_count")
     series: dict[Key, SummarySeries] = {}
@@ -160,6 +164,8 @@ def _summary(page: Exposition, metric: str, per_second: float) -> Page:
                 raise ExpositionError(f"{metric}: the quantile {quantile:g} is {value:g}")
         known = {q: value / per_second for q, value in of_series.items() if not math.isnan(value)}
         series[key] = SummarySeries(counts[key], known)
+    if not all(has_p99):
+        raise NoLatency("no_quantiles", f"not every series of the summary {metric} has a quantile 0.99")
     return SummaryPage(metric, series)
 
 

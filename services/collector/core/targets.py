@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from services.collector.core.page import reason
 from services.collector.core.workload import Workload
@@ -114,12 +114,13 @@ def _url(workload: Workload) -> str | None:
 def _place(url: str) -> tuple[str, int]:
     """Host and port, so that two spellings of one place are one. Raises ValueError for a URL that is none."""
     parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
+    host = (parts.hostname or "").lower().removesuffix(".")
     with suppress(ValueError):  # a name is no address
-        host = str(ipaddress.ip_address(host))
+        address = ipaddress.ip_address(host)
+        host = str(getattr(address, "ipv4_mapped", None) or address)
     return host, parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
 
 
 def _page(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
-    return parts.path or "/", parts.query
+    return unquote(parts.path) or "/", parts.query

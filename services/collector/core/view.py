@@ -18,6 +18,7 @@ from services.collector.core.tally import GroupRates, Tally
 from services.collector.core.workload import Workload
 
 _ACTIVE_CORES = 0.001
+_RAN_CORES = 0.05
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class View:
             window_seconds=elapsed,
             classes=classes,
             pods=tuple(pod.state for pod in pods),
-            contention=self._contention(raw, classes, elapsed),
+            contention=self._contention(raw, classes, pods, elapsed),
         )
         self._last = raw
         return seen
@@ -125,7 +126,9 @@ class View:
             found.append(PodReading(neighbour, rates[group], None, None))
         return found
 
-    def _contention(self, raw: Raw, classes: Mapping[str, ClassState], elapsed: float | None) -> Contention:
+    def _contention(
+        self, raw: Raw, classes: Mapping[str, ClassState], pods: Sequence[PodReading], elapsed: float | None
+    ) -> Contention:
         last = self._last
         busy = pressure = queue = None
         if last is not None and elapsed is not None and elapsed > 0:
@@ -138,6 +141,8 @@ class View:
             queue = run_queue_between(last.run_queue if last else None, raw.run_queue, elapsed or 0.0, raw.cpus)
         return contention(
             {name: seen for name, seen in classes.items() if seen.pods > 0},
+            rivals=len({pod.state.cls for pod in pods if (pod.rates.cpu_cores or 0.0) > _RAN_CORES}) > 1,
+            unheld_ratio=max((pod.rates.unheld_ratio or 0.0 for pod in pods if pod.state.cls), default=None),
             cpus=raw.cpus,
             busy_ratio=busy,
             node_pressure_ratio=pressure,

@@ -6,11 +6,15 @@ Where a pod's group shows no pressure, how long its tasks waited is read task by
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from hostfs.cgroup import CgroupTree, GroupReading
 from hostfs.pressure import Pressure, read_pressure
 from hostfs.run_queue import ProcStat, RunQueueReader, RunQueueSample
 from hostfs.tasks import read_run_delays
+
+MAX_NODE_TASKS: Final = 8192
+"""Most tasks whose waits are read in one sweep. What is beyond is unknown."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,15 @@ class Kernel:
                 reading = self._tree.reading(child)
                 if reading is not None:
                     readings[child] = reading
-        delays = {
-            group: found
-            for group in sorted(pods)
-            if group in readings
-            and not isinstance(readings[group].pressure, Pressure)
-            and (found := read_run_delays(self._tree, group, self._proc_root)) is not None
-        }
+        delays: dict[str, Mapping[int, int]] = {}
+        tasks = 0
+        for group in sorted(pods):
+            if tasks >= MAX_NODE_TASKS or group not in readings or isinstance(readings[group].pressure, Pressure):
+                continue
+            found = read_run_delays(self._tree, group, self._proc_root)
+            if found is not None:
+                delays[group] = found
+                tasks += len(found)
         pressure = read_pressure(self._pressure)
         return Sweep(
             groups=readings,

@@ -39,14 +39,26 @@ class _Round:
     pages: dict[str, Page] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     held_bytes: int = 0
+    large: set[str] = field(default_factory=set)
     _unread: list[tuple[int, int, _Fetched]] = field(default_factory=list)
     _came: int = 0
 
     def leave(self, fetched: _Fetched) -> None:
-        """Leaves a body to be read."""
+        """Leaves a body to be read. Beyond what may be held, the largest that waits is given up."""
         self._came += 1
         self.held_bytes += len(fetched.body)
         heapq.heappush(self._unread, (len(fetched.body), self._came, fetched))
+        while self.held_bytes > _HELD_BYTES:
+            largest = max(self._unread)
+            self._unread.remove(largest)
+            heapq.heapify(self._unread)
+            self.held_bytes -= largest[0]
+            self.give_up(largest[2].target)
+
+    def give_up(self, target: Target) -> None:
+        """A page that was fetched is not read: the pod sends more than there is time or room for."""
+        self.errors[target.uid] = "queued"
+        self.large.add(target.uid)
 
     def take(self) -> _Fetched | None:
         """The next body to read, None if none is left for now."""
@@ -77,7 +89,7 @@ class Scraper:
         self._tls = tls
         self._tls_server_name = tls_server_name
         self._session: aiohttp.ClientSession | None = None
-        self._slow: frozenset[str] = frozenset()
+        self._slow: set[str] = set()
         self._labels = {form: LabelTexts(is_openmetrics=form) for form in (False, True)}
         # Pages are read beside the event loop, which then answers in time; one after the other, so that they never
         # take more than one core.
@@ -101,19 +113,22 @@ class Scraper:
                 # The fetches have the CPU to themselves at first, or reading would make them late.
                 await asyncio.wait(fetches, timeout=_HEAD_START_RATIO * self._timeout)
                 await self._read_fetched(fetches, start + (1.0 + READING_RATIO) * self._timeout, now)
-        self._slow = frozenset(
+        self._slow = now.large | {
             uid for uid, word in now.errors.items() if word == "timeout" or (word == "queued" and uid in self._slow)
-        )
+        }
+        for target in ordered:  # closed while it ran: that is no word on any endpoint
+            if target.uid not in now.pages:
+                now.errors.setdefault(target.uid, reason("failed", "the agent is on its way out"))
         return now.pages, now.errors
 
     async def close(self) -> None:
         """Closes kept connections, and the thread that reads pages."""
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        self._reader.shutdown(wait=False)
         if self._session is not None:
             await self._session.close()
 
     async def _one(self, target: Target, deadline: float, now: _Round) -> None:
-        """Fetches one page, and leaves it to be read; or reads it here, if too much is left already."""
+        """Fetches one page, and leaves it to be read."""
         word = "queued"
         try:
             async with asyncio.timeout_at(deadline):
@@ -121,11 +136,7 @@ class Scraper:
             try:
                 word = "timeout"
                 async with asyncio.timeout_at(deadline):
-                    fetched = _Fetched(target, *await self._fetch(target.url))
-                if now.held_bytes + len(fetched.body) > _HELD_BYTES:
-                    await self._read(fetched, now)
-                else:
-                    now.leave(fetched)
+                    now.leave(_Fetched(target, *await self._fetch(target.url)))
             finally:
                 self._slots.release()
         except TimeoutError:
@@ -143,7 +154,7 @@ class Scraper:
             if fetched is not None and loop.time() < deadline:
                 await self._read(fetched, now)
             elif fetched is not None:
-                now.errors[fetched.target.uid] = "queued"
+                now.give_up(fetched.target)
             elif pending := {fetch for fetch in fetches if not fetch.done()}:
                 await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             else:

@@ -2,7 +2,6 @@
 
 import os
 import ssl
-from contextlib import suppress
 
 from runtime.errors import ConfigError
 
@@ -13,6 +12,7 @@ class TlsContext:
     def __init__(self, *, ca_file: str | None, cert_file: str | None, key_file: str | None, verify: bool) -> None:
         """Raises ConfigError for files that make no context."""
         self._ca_file, self._cert_file, self._key_file, self._verify = ca_file, cert_file, key_file, verify
+        self._trouble: str | None = None
         self._stamps = self._stat()
         self._context = self._make() if self._files() or not verify else None
 
@@ -22,9 +22,15 @@ class TlsContext:
         """
         if self._context is not None and (stamps := self._stat()) != self._stamps:
             self._stamps = stamps  # tried once, for it takes time: the other half of a rotation changes them again
-            with suppress(ConfigError):
-                self._context = self._make()
+            try:
+                self._context, self._trouble = self._make(), None
+            except ConfigError as error:
+                self._trouble = str(error)
         return self._context
+
+    def trouble(self) -> str | None:
+        """Why the newest files are not in use, or None."""
+        return self._trouble
 
     def _files(self) -> list[str]:
         return [path for path in (self._ca_file, self._cert_file, self._key_file) if path is not None]

@@ -11,6 +11,7 @@ from msgspec import Meta
 from hostfs.cgroup import check_group
 from runtime.config import read_file
 from runtime.errors import ConfigError
+from runtime.settings import mask_url
 from services.collector.core.workload import Workload
 
 
@@ -27,12 +28,12 @@ class WorkloadSource(Protocol):
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    uid: str
-    group: str
-    name: str | None = None
+    uid: Annotated[str, Meta(max_length=253)]
+    group: Annotated[str, Meta(max_length=4096)]
+    name: Annotated[str, Meta(max_length=253)] | None = None
     labels: dict[str, str] = {}
-    metrics_url: str | None = None
-    latency_metric: str | None = None
+    metrics_url: Annotated[str, Meta(max_length=2048)] | None = None
+    latency_metric: Annotated[str, Meta(max_length=253)] | None = None
     latency_unit: Literal["seconds", "milliseconds", "microseconds", "nanoseconds"] | None = None
     annotations: dict[str, str] = {}
     address: str | None = None
@@ -81,7 +82,7 @@ def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
     tree = read_file(path)
     try:
         entries = msgspec.convert(tree, _File).workloads
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError) as error:  # half a surrogate pair in a key is no text at all
         raise ConfigError(f"{path}: {error}; see docs/operations.md for the format") from error
     found: list[Workload] = []
     for index, entry in enumerate(entries):
@@ -91,7 +92,7 @@ def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
         if not entry.uid:
             raise ConfigError(f"{where}.uid: is empty; every pod needs one")
         if entry.metrics_url is not None and not _is_http(entry.metrics_url):
-            raise ConfigError(f"{where}.metrics_url: {entry.metrics_url!r} is not an http(s) URL")
+            raise ConfigError(f"{where}.metrics_url: {mask_url(entry.metrics_url)!r} is not an http(s) URL")
         if entry.address is not None and not _is_address(entry.address):
             raise ConfigError(f"{where}.address: {entry.address!r} is not an IP address")
         if any(other.uid == entry.uid or other.group == entry.group for other in found):

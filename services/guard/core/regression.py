@@ -88,7 +88,7 @@ def find_regression(
 def _compare_latencies(
     then: ClassState, now: ClassState | None, limit_ratio: float, floor_ratio: float, min_requests: int
 ) -> Evidence:
-    if now is None or now.judged_by == "pressure":
+    if now is None or now.judged_by == "pressure" or not _is_histogram(then.latency) or not _is_histogram(now.latency):
         return "unknown"
     old, old_saturated = _p99(then.latency, min_requests)
     new, new_saturated = _p99(now.latency, min_requests)
@@ -108,6 +108,11 @@ def _compare_waits(then: ClassState, now: ClassState | None, limit_ratio: float)
     if old is None or new is None or not 0.0 <= old <= 1.0 or not 0.0 <= new <= 1.0:
         return "unknown"
     return "regressed" if new > ceiling and new - old > limit_ratio + _ROUNDING else "keep"
+
+
+def _is_histogram(latency: Latency) -> bool:
+    """A summary's quantiles are of the pod's own long window, and come and go with its series: no two looks compare."""
+    return latency.source in (None, "histogram")
 
 
 def _p99(latency: Latency, min_requests: int) -> tuple[float | None, bool]:

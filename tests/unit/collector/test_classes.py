@@ -120,7 +120,7 @@ def judged(latency, spec, pods=1):
     return found.judged_by
 
 
-@pytest.mark.parametrize("latency", [NO_ENDPOINT, NO_METRIC, Latency(reason="no_common_buckets")])
+@pytest.mark.parametrize("latency", [NO_ENDPOINT, NO_METRIC, Latency(reason="unit_suspect")])
 def test_without_latency_a_class_is_judged_by_its_pressure_ceiling_if_it_has_one(latency):
     assert judged(latency, BOTH) == "pressure"
     assert judged(latency, BY_PRESSURE) == "pressure"

@@ -73,3 +73,14 @@ def test_without_any_source_it_is_unknown_which_counts_as_none():
     found = seen()
     assert not found.contended
     assert found.reason == "unknown: neither pressure nor a run queue can be read here"
+
+
+def test_classes_that_share_busy_cpus_evenly_fight_although_none_waits_more_than_it_runs():
+    """Two single tasks on one CPU: each runs half of the time and waits the other half, so the lower bound is 0."""
+    even = {"latency-critical": ClassState(pods=1, waited_ratio=0.0), "batch": ClassState(pods=1, waited_ratio=0.0)}
+    shared = {"busy_ratio": 1.0, "unheld_ratio": 0.5, "rivals": True}
+    assert seen(even, **shared).contended
+    assert "a pod waited 50 %" in (seen(even, **shared).reason or "")
+    assert not seen(even, **{**shared, "rivals": False}).contended
+    assert not seen(even, **{**shared, "busy_ratio": 0.5}).contended
+    assert not seen(even, **{**shared, "unheld_ratio": 0.01}).contended

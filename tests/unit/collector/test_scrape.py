@@ -1,6 +1,7 @@
 """Scraping over real sockets: one endpoint can only ever cost itself."""
 
 import asyncio
+import gc
 import gzip
 import math
 import os
@@ -485,3 +486,42 @@ async def test_an_odd_path_makes_one_clean_request(path):
     assert line.count(b" ") == 2
     assert line.startswith(b"GET /")
     assert b"\nX-Evil" not in request
+
+
+async def test_a_page_that_is_larger_than_what_may_be_held_is_given_up_and_the_small_ones_are_read(monkeypatch):
+    monkeypatch.setattr("services.collector.sources.scrape._HELD_BYTES", 3 * len(PAGE))
+    large = Endpoint(response(PAGE + b"# " + b"x" * (10 * len(PAGE)) + b"\n"))
+    async with running(large, Endpoint()) as (big, small), scraper() as made:
+        pods = [pod("big", big.url), *(pod(str(number), small.url) for number in range(3))]
+        pages, errors = await made.scrape(pods)
+        assert set(pages) == {"0", "1", "2"}
+        assert errors == {"big": "queued"}
+        assert made._slow == {"big"}
+
+
+async def test_a_round_that_is_closed_under_way_has_a_word_for_every_pod():
+    async with running(Endpoint()) as endpoint, scraper() as made:
+        made._reader.shutdown()
+        pages, errors = await made.scrape([pod("a", endpoint.url), pod("b", endpoint.url)])
+        assert pages == {}
+        assert {word.split(":", 1)[0] for word in errors.values()} == {"failed"}
+        assert set(errors) == {"a", "b"}
+
+
+async def test_a_page_of_another_metric_is_not_kept_in_memory(tmp_path):
+    """An error that names itself in its own frame would keep its page until the collector of garbage comes by."""
+    endpoint = Endpoint(response(b'req_seconds_bucket{le="+Inf"} 5\n# ' + b"x" * (1 << 20) + b"\n"))
+    async with running(endpoint), scraper() as made:
+        await made.scrape([pod("a", endpoint.url)])
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            for _ in range(8):
+                _, errors = await made.scrape([pod("a", endpoint.url)])
+                assert errors["a"].startswith("no_buckets: ")
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+    assert held < 4 << 20

@@ -140,6 +140,8 @@ def test_the_file_is_read_again_when_it_changes(file):
         entry(metrics_url="'http://[::1'"),
         entry(uid="2026-13-45"),
         entry(name='"caf\\udce9"'),
+        entry(**{'"\\ud800"': "1"}),
+        entry(name="x" * 254),
         "? [1]\n: 2\n",
     ],
 )
@@ -162,3 +164,10 @@ def test_a_file_that_goes_away_keeps_the_last_good_view_and_says_so(file):
     (file.parent / "workloads.yaml.away").rename(file)
     assert len(source.workloads()) == 2
     assert source.trouble() is None
+
+
+def test_a_password_in_a_url_that_is_none_is_not_said(file):
+    change(file, entry(metrics_url="http://user:s3cret@10.0.0.1:99999/metrics"))
+    with pytest.raises(ConfigError) as caught:
+        read_workloads(str(file), pods_root(file))
+    assert "s3cret" not in str(caught.value)

@@ -254,3 +254,17 @@ def test_a_state_from_before_there_were_ceilings_is_judged_by_latency():
     was = state(classes={CRITICAL: class_state(latency=latency(0.120), judged_by=None, waited_ratio=0.1)})
     then = {CRITICAL: class_state(latency=latency(0.145), judged_by=None, waited_ratio=0.1)}
     assert look(was, after(was, classes=then)) == ("regressed", Regression(CRITICAL, 0.120, 0.145))
+
+
+@pytest.mark.parametrize(("before", "then"), [("summary", "summary"), ("histogram", "mixed"), ("mixed", "histogram")])
+def test_quantiles_of_summaries_are_no_evidence_of_a_change(before, then):
+    """They are of the pod's own window, and come and go with the series that were asked something."""
+    was = state(classes={CRITICAL: class_state(latency=latency(0.1, source=before))})
+    now = {CRITICAL: class_state(latency=latency(2.0, source=then))}
+    assert look(was, after(was, classes=now)) == ("unknown", None)
+
+
+def test_histograms_are_evidence():
+    was = state(classes={CRITICAL: class_state(latency=latency(0.1, source="histogram"))})
+    now = {CRITICAL: class_state(latency=latency(2.0, source="histogram"))}
+    assert look(was, after(was, classes=now))[0] == "regressed"

@@ -167,3 +167,11 @@ def test_what_cannot_be_compared_is_unknown(previous, current, elapsed):
 def test_this_machines_own_task_has_a_schedstat():
     with open(f"/proc/self/task/{os.getpid()}/schedstat", encoding="ascii") as file:
         assert parse_task_schedstat(file.read()) is not None
+
+
+def test_a_list_that_was_cut_counts_only_tasks_that_were_in_it_before():
+    """Other tasks come into view when those before them end: their lives' waits are not this window's."""
+    before = dict.fromkeys(range(MAX_TASKS), 0)
+    others = dict.fromkeys(range(MAX_TASKS, 2 * MAX_TASKS), SECOND // 10)
+    assert run_delay_between(before, others, 2.0) == 0.0
+    assert run_delay_between(before, {**others, 0: SECOND}, 2.0) == 0.5

@@ -37,7 +37,6 @@ def waited(ratio, **fields):
         "no_quantiles",
         "unit_unknown",
         "unit_suspect",
-        "no_common_buckets",
     ],
 )
 def test_a_class_that_brings_no_latency_is_judged_by_its_ceiling_if_it_has_one(word):
