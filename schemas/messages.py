@@ -47,7 +47,8 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     `saturated` names the quantiles ("p95", "p99") that fell into the last bucket and are lower bounds only.
     `over_ratio` is the fraction of requests above the class's objective. `source` is what the numbers come from:
     "histogram" (added up over the pods), "summary" (the worst pod, over the pods' own windows) or "mixed"; `pods` is
-    how many of the class's pods brought any.
+    how many of the class's pods brought any, `silent_pods` how many are asked and did not answer this time: the slowest
+    of a class often are, so what the others say is no better for it.
     """
 
     p50_seconds: float | None = None
@@ -61,6 +62,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     source: str | None = None
     pods: Int = 0
+    silent_pods: Int = 0
 
 
 JudgedBy: TypeAlias = Literal["latency", "pressure"]
@@ -79,7 +81,8 @@ class ClassState(msgspec.Struct, frozen=True, kw_only=True):
     `run_delay` is the mean number of tasks of the worst pod that waited for a CPU, read where the kernel shows no
     pressure; `waited_source` says which of the two ("pressure", "run_delay") `waited_ratio` was made of. `judged_by` is
     the signal that tells whether the class keeps its objective: its latency, or, where it brings none, the pressure
-    ceiling `objective_pressure_ratio` on `waited_ratio`. `None` for a class that is not judged.
+    ceiling `objective_pressure_ratio` on `waited_ratio`. `None` for a class that is not judged. `waited_reason` says
+    why `waited_ratio` is unknown.
     """
 
     pods: Int = 0
@@ -98,6 +101,7 @@ class ClassState(msgspec.Struct, frozen=True, kw_only=True):
     waited_source: str | None = None
     objective_pressure_ratio: float | None = None
     judged_by: JudgedBy | None = None
+    waited_reason: str | None = None
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,6 +180,7 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
 
 
 VerdictOutcome: TypeAlias = Literal["allow", "clamp", "hold", "refuse", "late"]
+BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
@@ -184,6 +189,9 @@ class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
     `rule` names the rule that decided; `propensity` is that of what is executed, after the guard.
     `changes_left` is the rest of the change budget, so that a decider can mask what would be refused.
     `previous_weights` is where a rollback of this cycle leads back to.
+    `would_refuse` are the rules that are only watched and would have ended or changed the matter. `canary_ratio` is the
+    share of pods (0-1, `schemas/canary.py`) that alone may be written, in mode `canary`. `breaker` is where the guard's
+    breaker stood before this verdict.
     """
 
     outcome: VerdictOutcome
@@ -197,6 +205,9 @@ class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
     deadline: Int | None = None
     changes_left: Int | None = None
     previous_weights: Weights | None = None
+    would_refuse: tuple[str, ...] = ()
+    canary_ratio: float | None = None
+    breaker: BreakerState | None = None
 
 
 class PodWrite(msgspec.Struct, frozen=True, kw_only=True):

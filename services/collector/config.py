@@ -42,11 +42,11 @@ class CollectorConfig(Section, frozen=True, kw_only=True):
     """Seconds for one scrape in all: connecting, headers and body, and for all scrapes of a round together. 1.0: half
     of the settle time. Reading the pages may take a fifth more."""
 
-    scrape_max_bytes: Annotated[int, Meta(ge=1024, le=64 << 20)] = 4 << 20
-    """Largest page read, after decompression, in bytes."""
+    scrape_max_bytes: Annotated[int, Meta(ge=1024, le=64 << 20)] = 8 << 20
+    """Largest page read, after decompression, in bytes. 8 MiB: about a hundred thousand lines."""
 
-    scrape_concurrency: Annotated[int, Meta(ge=1, le=256)] = 16
-    """Most scrapes at one time."""
+    scrape_concurrency: Annotated[int, Meta(ge=1, le=256)] = 128
+    """Most scrapes at one time. 128: all pods of a usual node, so that none waits for another that is slow."""
 
     tls_ca_file: str | None = None
     """PEM file of the authorities that pods' certificates are checked against. None: the system's. Read again when it

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from hostfs.pressure import PressureAbsent, read_pressure
 from runtime.errors import ConfigError
 from runtime.host_roots import find_roots
 from runtime.lifecycle import Context
@@ -43,6 +44,10 @@ class CollectorService:
         self._metrics = CollectorMetrics(context.metrics.registry)
         self._roots = roots = find_roots(context.config.host)
         pods_root = os.path.join(roots.cgroup_root, roots.pods_root)
+        if not os.path.isdir(context.config.host.proc_root):
+            raise ConfigError(
+                f"host.proc_root: {context.config.host.proc_root} is no folder; mount the host's /proc there"
+            )
         if config.workloads is None:
             raise ConfigError("collector.workloads: is not set; name the YAML file that lists this node's workloads")
         self._source: WorkloadSource = StaticFile(config.workloads, pods_root)
@@ -91,6 +96,9 @@ class CollectorService:
         """Takes a first reading, so that the first state has a window, and listens."""
         if self._roots.read_only is not None:
             self._context.log.warning("read_only", detail=self._roots.read_only)
+        pressure = read_pressure(os.path.join(self._context.config.host.proc_root, "pressure/cpu"))
+        if isinstance(pressure, PressureAbsent):  # said once; every state says what it means for each class
+            self._context.log.warning("no_pressure", reason=pressure.reason, remedy=pressure.remedy)
         await self._look(may_grow=False)
         await self._context.messenger.listen(Actuation, self._on_actuation)
         await self._context.messenger.listen(CollectRequest, self._on_request)
@@ -155,6 +163,7 @@ class CollectorService:
             classified = [(workload, classify(workload.labels, labels, specs)) for workload in workloads]
         with step.labels("collect").time(), self._metrics.collect.labels("metrics").time():
             places = targets(workloads)
+            scraped_at = self._context.clock.monotonic()
             pages, errors = await self._scraper.scrape(places.found.values())
         errors |= places.refused
         for word in errors.values():
@@ -163,10 +172,10 @@ class CollectorService:
         names = {workload.uid: workload.name for workload in workloads}
         self._notes = tuple([f"{names[uid]}: {word}"[:200] for uid, word in sorted(errors.items())][:16] + troubles)
         if len(workloads) <= _FEW:
-            return self._see(classified, pages, errors, may_grow)
+            return self._see(classified, pages, errors, scraped_at, may_grow)
         # Beside the event loop, which must answer in time: reading a large node's files takes a while.
         return await asyncio.get_running_loop().run_in_executor(
-            self._looker, self._see, classified, pages, errors, may_grow
+            self._looker, self._see, classified, pages, errors, scraped_at, may_grow
         )
 
     def _see(
@@ -174,6 +183,7 @@ class CollectorService:
         workloads: Sequence[tuple[Workload, str | None]],
         pages: Mapping[str, Page],
         errors: Mapping[str, str],
+        scraped_at: float,
         may_grow: bool,  # noqa: FBT001 - an executor takes no names
     ) -> Seen:
         with self._metrics.collect.labels("kernel").time():
@@ -193,6 +203,7 @@ class CollectorService:
                     cpus=cpus,
                     scrape_errors=errors,
                     run_delays=sweep.run_delays,
+                    scraped_at=scraped_at,
                 ),
                 may_grow=may_grow,
                 ordered=self._ordered,

@@ -64,6 +64,7 @@ def class_states(  # noqa: PLR0917 - a pure core takes all it needs
             waited_ratio=waited,
             run_delay=_largest([pod.rates.run_delay for pod in group]),
             waited_source=None if worst is None else "run_delay" if worst.pressure_ratio is None else "pressure",
+            waited_reason=next((pod.rates.unknown for pod in group), "no_pods") if waited is None else None,
             objective_pressure_ratio=spec.objective_pressure_ratio,
             judged_by=judged_by(latency, spec) if group else None,
         )

@@ -44,7 +44,10 @@ def contention(
         contended = node_pressure_ratio >= pressure_limit
         reason = f"some task on the node waited {node_pressure_ratio * 100:.0f} % of the time"
     else:
-        contended, reason = False, "unknown: neither pressure nor a run queue can be read here"
+        source = (
+            f"{run_queue_source}: first look, or a counter went back" if run_queue_source else "no file for it here"
+        )
+        contended, reason = False, f"unknown: {source}"
     return Contention(
         contended=contended,
         cpus=cpus,

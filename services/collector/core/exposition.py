@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from services.collector.core.page import Key
 
-MAX_LINES: Final = 10_000
+MAX_LINES: Final = 20_000
 """Most lines taken from one page. A page with more has a label that it should not have."""
 
 MAX_SERIES: Final = 2_000
@@ -134,7 +134,7 @@ class Exposition:
                 for bound, count in numbers.items():
                     _put(known, bound, count, sample)
             if len(series) > MAX_SERIES:
-                raise ExpositionError(f"{sample}: more than {MAX_SERIES} series")
+                raise ExpositionError(f"{sample}: more than {MAX_SERIES} series; some label has too many values")
         return series
 
     def by_series(self, sample: str) -> dict[Key, float]:
@@ -143,7 +143,7 @@ class Exposition:
         for text, value in self._plain(sample):
             _put(found, self._key(text), value, sample)
             if len(found) > MAX_SERIES:
-                raise ExpositionError(f"{sample}: more than {MAX_SERIES} series")
+                raise ExpositionError(f"{sample}: more than {MAX_SERIES} series; some label has too many values")
         return found
 
     def total(self, sample: str) -> float | None:
@@ -154,6 +154,11 @@ class Exposition:
     def has(self, sample: str) -> bool:
         """Whether there is a sample of this name."""
         return next(self._places(sample), None) is not None
+
+    def declared(self, name: str) -> str | None:
+        """The type that the page declares for a metric, such as "histogram"; None if it does not."""
+        match = re.search(rf"^# TYPE {re.escape(name)} ([a-z]+)[ \t]*\r?$", self._page, re.MULTILINE)
+        return match[1] if match is not None else None
 
     def histograms(self, most: int) -> list[str]:
         """Names of the first few histograms on the page, to tell a person what could be meant."""
@@ -225,7 +230,7 @@ class Exposition:
         for place, end in self._places(sample):
             self._lines_read += 1
             if self._lines_read > MAX_LINES:
-                raise ExpositionError(f"{sample}: more than {MAX_LINES} lines")
+                raise ExpositionError(f"{sample}: more than {MAX_LINES} lines; some label has too many values")
             yield place, end
 
     def _places(self, sample: str) -> Iterator[tuple[int, int]]:

@@ -24,10 +24,13 @@ class Quantile:
 
 def added(previous: Series | None, current: Series, gone: Collection[Key] = ()) -> dict[float, float] | None:
     """Cumulative counts added between two scrapes of one pod, summed over its series; None where there is nothing to
-    compare with. `gone` are series that were there before the previous scrape and not in it.
+    compare with. A page that declared the histogram and had no series yet is one: all that came since is new. `gone`
+    are series that were there before the previous scrape and not in it.
     """
-    if previous is None or previous.keys().isdisjoint(current.keys()):
+    if previous is None or (previous and previous.keys().isdisjoint(current.keys())):
         return None
+    if not current:
+        return {}
     parts = [_added_to_series(previous.get(key), buckets) for key, buckets in current.items() if key not in gone]
     comparable = [part for part in parts if part is not None]
     return merge(comparable) if comparable else None

@@ -38,8 +38,6 @@ _UNIT_BY_SUFFIX: Final = {
     "ns": "nanoseconds",
 }
 _SHOWN: Final = 3
-_HARDLY: Final = 0.05
-_FAR: Final = 5.0
 _LOOK_ON: Final = frozenset({"no_buckets", "no_count", "no_quantiles"})
 
 
@@ -58,8 +56,11 @@ def unit_of(metric: str, named: str | None = None) -> str | None:
     return _UNIT_BY_SUFFIX.get(metric.rpartition("_")[2].lower()) if "_" in metric else None
 
 
-def find_latency(page: Exposition, metric: str | None, unit: str | None, names: Sequence[str]) -> Page:
-    """The pod's latency. `metric` and `unit` are what the workload names, `names` what else is looked for.
+def find_latency(
+    page: Exposition, metric: str | None, unit: str | None, names: Sequence[str], *, believed: bool = False
+) -> Page:
+    """The pod's latency. `metric` and `unit` are what the workload names, `names` what else is looked for. `believed`:
+    an earlier page of the pod was right about its unit, so that a service that starts anew under overload is heard.
 
     Raises NoLatency, or ExpositionError for a metric that contradicts itself.
     """
@@ -69,13 +70,20 @@ def find_latency(page: Exposition, metric: str | None, unit: str | None, names: 
         for name in wanted:
             if is_there(page, name):
                 try:
-                    return read(page, name, _units_per_second(name, unit))
+                    found = read(page, name, _units_per_second(name, unit))
+                    if isinstance(found, HistogramPage) and not believed:
+                        _check_unit(page, found, _units_per_second(name, unit))
+                    return found
                 except NoLatency as error:
                     if error.word not in _LOOK_ON:
                         raise
                     useless = useless or (error.word, str(error))  # the error itself would hold on to the whole page
     if useless is not None:
         raise NoLatency(*useless)
+    for name in wanted:  # a labelled metric has no samples before its first request
+        kind = page.declared(name)
+        if kind in ("histogram", "summary") and unit_of(name, unit) in UNITS_PER_SECOND:
+            return HistogramPage(name, {}) if kind == "histogram" else SummaryPage(name, {})
     there = ", ".join(page.histograms(_SHOWN))
     what = f"no {metric}" if metric is not None else "none of collector.latency_metrics"
     raise NoLatency("no_metric", f"{what} on the page; {f'it has {there}' if there else 'it has no histogram'}")
@@ -118,30 +126,25 @@ def _histogram(page: Exposition, metric: str, per_second: float) -> Page:
         raise NoLatency("no_buckets", text)
     if not all(math.inf in buckets for buckets in series.values()):
         raise NoLatency("no_count", f"{metric} has neither a +Inf bucket nor a count: what is beyond cannot be told")
-    _check_unit(page, metric, per_second, series)
     return HistogramPage(metric, series)
 
 
-def _check_unit(page: Exposition, metric: str, per_second: float, series: Mapping[Key, Buckets]) -> None:
-    """Raises NoLatency where what the pod ever counted lies beyond the last bucket, and its mean too: such a histogram
-    is fed another unit than its name says, or its buckets do not fit (PM-10). Nothing is guessed.
+def _check_unit(page: Exposition, found: HistogramPage, per_second: float) -> None:
+    """Raises NoLatency where the mean of all that the pod ever counted lies beyond the last bucket: such a histogram is
+    fed another unit than its name says, or its buckets do not fit (PM-10). Nothing is guessed.
 
-    Over the pod's life and not over a window: a service that was fine and is now overloaded is no such case. Nor is one
-    that has been overloaded since it started, as long as it answers some in time and its mean is not far beyond.
+    Over the pod's life and not over a window: a service that was fine and is now overloaded is no such case.
     """
-    count = sum(buckets.get(math.inf, 0.0) for buckets in series.values())
-    last = max(bound for buckets in series.values() for bound in buckets if math.isfinite(bound))
-    within = sum(max((c for b, c in buckets.items() if math.isfinite(b)), default=0.0) for buckets in series.values())
-    if count <= 0 or within >= count / 2:
+    count = sum(buckets.get(math.inf, 0.0) for buckets in found.series.values())
+    observed = page.total(f"{found.metric}_sum")
+    if count <= 0 or observed is None or not math.isfinite(observed):
         return
-    observed = page.total(f"{metric}_sum")
-    if observed is None or not math.isfinite(observed):
-        return
+    last = max(bound for buckets in found.series.values() for bound in buckets if math.isfinite(bound))
     mean_seconds = observed / per_second / count
-    if mean_seconds > (last if within < _HARDLY * count else _FAR * last):
+    if mean_seconds > last:
         text = (
-            f"the mean of {metric} is {mean_seconds:g} s, beyond its last bucket of {last:g} s: it is fed another unit "
-            f"than its buckets are made for; mend that in the pod"
+            f"the mean of {found.metric} is {mean_seconds:g} s, beyond its last bucket of {last:g} s: it is fed "
+            f"another unit than its buckets are made for; mend that in the pod"
         )
         raise NoLatency("unit_suspect", text)
 

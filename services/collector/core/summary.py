@@ -26,7 +26,7 @@ def observed(
 
     A first page on which every quantile is NaN needs nothing to compare with: it says that nothing was observed.
     """
-    if previous is None or previous.keys().isdisjoint(current.keys()):
+    if previous is None or (previous and previous.keys().isdisjoint(current.keys())):
         return None if any(series.quantiles for series in current.values()) else Observed()
     parts: list[Observed] = []
     for key, series in current.items():

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hostfs.cgroup import GroupReading
-from hostfs.pressure import Pressure
+from hostfs.pressure import Pressure, PressureAbsent
 from hostfs.tasks import run_delay_between
 
 _USEC = 1e6
+_MOST_CPUS = 8192
+"""The kernel's own limit (NR_CPUS): nothing is used or waited for faster."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ class GroupRates:
     throttled_ratio: float | None = None
     run_delay: float | None = None
     unheld_ratio: float | None = None
+    unknown: str | None = None
+    """Why it is not known how long it waited; None if it is."""
 
     def waited_ratio(self, cpus: int) -> float | None:
         """The part of the window in which it waited for others, at least. No weight cures a wait for its own limit, nor
@@ -54,7 +58,7 @@ class Tally:
         for group, reading in readings.items():
             before = self._last.get(group)
             if before is None or before.inode != reading.inode or elapsed_seconds is None or elapsed_seconds <= 0:
-                rates[group] = GroupRates()
+                rates[group] = GroupRates(unknown="first_look")
             else:
                 between = (self._last_delays.get(group), delays.get(group))
                 rates[group] = _rates(before, reading, between, elapsed_seconds)
@@ -71,7 +75,7 @@ def _rates(
     cpu = throttled = held = delay = unheld = None
     if before.stat is not None and now.stat is not None:
         cpu = _rise(before.stat.usage_usec, now.stat.usage_usec, elapsed)
-        throttled = _ratio(_rise(before.stat.throttled_usec, now.stat.throttled_usec, elapsed))
+        throttled = _held_ratio(_rise(before.stat.throttled_usec, now.stat.throttled_usec, elapsed), cpu)
         # Without the cpu controller there is no limit to be held by; a counter that went back tells nothing.
         held = 0.0 if now.stat.throttled_usec is None else throttled
     pressure = _ratio(_rise(_some_usec(before), _some_usec(now), elapsed))
@@ -79,7 +83,18 @@ def _rates(
         delay = run_delay_between(*delays, elapsed)
     if held is not None:
         unheld = run_delay_between(*delays, elapsed, held) if pressure is None else max(0.0, pressure - held)
-    return GroupRates(cpu, pressure, throttled, delay, _ratio(unheld))
+    absent = now.pressure.reason if isinstance(now.pressure, PressureAbsent) else "counter_reset"
+    unknown = None if unheld is not None and cpu is not None else "counter_reset" if cpu is None else absent
+    return GroupRates(cpu, pressure, throttled, delay, _ratio(unheld), unknown)
+
+
+def _held_ratio(held_cores: float | None, used_cores: float | None) -> float | None:
+    """The part of the window in which a limit held the group. The kernel adds up the time for each CPU that it was held
+    on; what it was held for, of all that it would have run, is the part of the time if it was held on all at once.
+    """
+    if held_cores is None or used_cores is None:
+        return None
+    return min(1.0, held_cores, held_cores / (held_cores + used_cores)) if held_cores > 0 else 0.0
 
 
 def _ratio(value: float | None) -> float | None:
@@ -93,4 +108,5 @@ def _some_usec(reading: GroupReading) -> int | None:
 def _rise(before: int | None, now: int | None, elapsed: float) -> float | None:
     if before is None or now is None or now < before:
         return None
-    return (now - before) / _USEC / elapsed
+    rise = (now - before) / _USEC / elapsed
+    return rise if rise <= _MOST_CPUS else None  # a counter that jumps is not one that counts

@@ -115,6 +115,7 @@ def _place(url: str) -> tuple[str, int]:
     """Host and port, so that two spellings of one place are one. Raises ValueError for a URL that is none."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower().removesuffix(".")
+    host = "127.0.0.1" if host == "localhost" else host
     with suppress(ValueError):  # a name is no address
         address = ipaddress.ip_address(host)
         host = str(getattr(address, "ipv4_mapped", None) or address)

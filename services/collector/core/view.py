@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from hostfs.cgroup import GroupReading
 from hostfs.run_queue import ProcStat, RunQueueSample, busy_ratio_between, run_queue_between
 from schemas.messages import ClassState, Contention, Latency, PodState
@@ -23,8 +25,9 @@ _RAN_CORES = 0.05
 
 @dataclass(frozen=True)
 class Raw:
-    """What the edges read at one moment (`at` in monotonic seconds). `pages` and `scrape_errors` are by uid: a pod that
-    is in neither is not scraped. `run_delays` are nanoseconds by group and thread, for groups without pressure.
+    """What the edges read at one moment (`at` in monotonic seconds); pages were asked for at `scraped_at`, so that a
+    slow endpoint makes nobody's window longer. `pages` and `scrape_errors` are by uid: a pod that is in neither is not
+    scraped. `run_delays` are nanoseconds by group and thread, for groups without pressure.
     """
 
     at: float
@@ -38,6 +41,12 @@ class Raw:
     cpus: int
     scrape_errors: Mapping[str, str] = field(default_factory=dict)
     run_delays: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    scraped_at: float | None = None
+
+    @property
+    def asked_at(self) -> float:
+        """When the pages were asked for."""
+        return self.at if self.scraped_at is None else self.scraped_at
 
 
 @dataclass(frozen=True)
@@ -67,10 +76,11 @@ class View:
         what the last actuation put in force.
         """
         elapsed = raw.at - self._last.at if self._last is not None else None
+        asked = raw.asked_at - self._last.asked_at if self._last is not None else None
         rates = self._tally.advance(elapsed, raw.groups, raw.run_delays)
         pods = self._pods(raw, rates)
         by_uid = {workload.uid: cls for workload, cls in raw.workloads}
-        self.windows.add(elapsed, {uid: (cls, page) for uid, page in raw.pages.items() if (cls := by_uid.get(uid))})
+        self.windows.add(asked, {uid: (cls, page) for uid, page in raw.pages.items() if (cls := by_uid.get(uid))})
         present = {pod.state.cls for pod in pods if pod.state.cls is not None}
         self.windows.forget_absent(present)
         latencies = {name: self._latency(name, raw, may_grow=may_grow) for name in present}
@@ -86,12 +96,14 @@ class View:
 
     def _latency(self, name: str, raw: Raw, *, may_grow: bool) -> Latency:
         members = [workload.uid for workload, cls in raw.workloads if cls == name]
+        words = [raw.scrape_errors[uid].split(":", 1)[0] for uid in members if uid in raw.scrape_errors]
+        silent = sum(word not in NO_LATENCY for word in words)
         if any(uid in raw.pages for uid in members):
-            return self.windows.latency(name, self.specs[name].objective_p99_seconds, may_grow=may_grow)
-        words = {raw.scrape_errors[uid].split(":", 1)[0] for uid in members if uid in raw.scrape_errors}
+            known = self.windows.latency(name, self.specs[name].objective_p99_seconds, may_grow=may_grow)
+            return replace(known, silent_pods=silent)
         if not words:
             return Latency(reason="no_source")
-        return Latency(reason=min(words) if words <= NO_LATENCY else "scrape_failed")
+        return Latency(reason="scrape_failed" if silent else min(words), silent_pods=silent)
 
     def _pods(self, raw: Raw, rates: Mapping[str, GroupRates]) -> list[PodReading]:
         weights = {group: reading.weight for group, reading in raw.groups.items() if reading.weight}

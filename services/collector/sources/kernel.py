@@ -5,13 +5,13 @@ Where a pod's group shows no pressure, how long its tasks waited is read task by
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hostfs.cgroup import CgroupTree, GroupReading
+from hostfs.cgroup import CgroupTree, GroupReading, parse_cpu_stat
 from hostfs.pressure import Pressure, read_pressure
 from hostfs.run_queue import ProcStat, RunQueueReader, RunQueueSample
-from hostfs.tasks import read_run_delays
+from hostfs.tasks import MAX_GROUPS, read_run_delays
 
 MAX_NODE_TASKS: Final = 8192
 """Most tasks whose waits are read in one sweep. What is beyond is unknown."""
@@ -50,7 +50,7 @@ class Kernel:
             for child in self._tree.children(parent):
                 reading = self._tree.reading(child)
                 if reading is not None:
-                    readings[child] = reading
+                    readings[child] = self._with_limits_below(reading) if child in pods else reading
         delays: dict[str, Mapping[int, int]] = {}
         tasks = 0
         for group in sorted(pods):
@@ -69,6 +69,18 @@ class Kernel:
             node_pressure_usec=pressure.some.total_usec if isinstance(pressure, Pressure) else None,
             run_delays=delays,
         )
+
+    def _with_limits_below(self, pod: GroupReading) -> GroupReading:
+        """A pod is held by its own limit and by those of its containers, which the kubelet sets where not all of them
+        have one: each group's `cpu.stat` tells of its own limit only.
+        """
+        if pod.stat is None or pod.stat.throttled_usec is None:
+            return pod
+        held_usec = pod.stat.throttled_usec
+        for container in self._tree.children(pod.group)[:MAX_GROUPS]:
+            stat = parse_cpu_stat(self._tree.read(container, "cpu.stat") or "")
+            held_usec += (stat.throttled_usec if stat is not None else None) or 0
+        return replace(pod, stat=replace(pod.stat, throttled_usec=held_usec))
 
 
 def _ancestors(group: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import math
 import ssl
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import aiohttp
 from services.collector.config import READING_RATIO
 from services.collector.core.exposition import Exposition, ExpositionError, LabelTexts
 from services.collector.core.latency_source import NoLatency, find_latency
-from services.collector.core.page import Page, reason
+from services.collector.core.page import HistogramPage, Page, reason
 from services.collector.core.targets import Target
 from services.collector.sources.tls import TlsContext
 
@@ -23,6 +24,11 @@ _CHUNK = 64 * 1024
 
 _HEAD_START_RATIO: Final = 0.25
 _HELD_BYTES: Final = 32 << 20
+_BELIEVED_REQUESTS: Final = 100
+
+
+class _CrowdedError(Exception):
+    """More is coming at one time than there is room for, and this is one of the large ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class _Round:
     pages: dict[str, Page] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     held_bytes: int = 0
+    coming_bytes: int = 0
     large: set[str] = field(default_factory=set)
     _unread: list[tuple[int, int, _Fetched]] = field(default_factory=list)
     _came: int = 0
@@ -90,6 +97,8 @@ class Scraper:
         self._tls_server_name = tls_server_name
         self._session: aiohttp.ClientSession | None = None
         self._slow: set[str] = set()
+        self._waited: set[str] = set()
+        self._metric_of: dict[str, tuple[str, bool]] = {}
         self._labels = {form: LabelTexts(is_openmetrics=form) for form in (False, True)}
         # Pages are read beside the event loop, which then answers in time; one after the other, so that they never
         # take more than one core.
@@ -102,7 +111,7 @@ class Scraper:
         Those that took up their time in vain queue behind the others the next time: however many they are, in the end
         they cost themselves.
         """
-        ordered = sorted(targets, key=lambda target: target.uid in self._slow)
+        ordered = sorted(targets, key=self._rank)
         now = _Round()
         if ordered:
             # One moment for all: with a timer each, a slot freed by the first to end would go to one that has no time
@@ -113,13 +122,20 @@ class Scraper:
                 # The fetches have the CPU to themselves at first, or reading would make them late.
                 await asyncio.wait(fetches, timeout=_HEAD_START_RATIO * self._timeout)
                 await self._read_fetched(fetches, start + (1.0 + READING_RATIO) * self._timeout, now)
-        self._slow = now.large | {
-            uid for uid, word in now.errors.items() if word == "timeout" or (word == "queued" and uid in self._slow)
+        queued = {uid for uid, word in now.errors.items() if word == "queued"}
+        self._slow = now.large | (queued & self._slow) | {uid for uid, word in now.errors.items() if word == "timeout"}
+        self._waited = queued - self._slow
+        self._metric_of = {
+            target.uid: self._metric_of[target.uid] for target in ordered if target.uid in self._metric_of
         }
         for target in ordered:  # closed while it ran: that is no word on any endpoint
             if target.uid not in now.pages:
                 now.errors.setdefault(target.uid, reason("failed", "the agent is on its way out"))
         return now.pages, now.errors
+
+    def _rank(self, target: Target) -> int:
+        """Who waited in vain comes first, who took up time in vain last."""
+        return 0 if target.uid in self._waited else 2 if target.uid in self._slow else 1
 
     async def close(self) -> None:
         """Closes kept connections, and the thread that reads pages."""
@@ -134,13 +150,16 @@ class Scraper:
             async with asyncio.timeout_at(deadline):
                 await self._slots.acquire()
             try:
-                word = "timeout"
+                left = deadline - asyncio.get_running_loop().time()
+                word = "timeout" if left >= self._timeout / 2 else "queued"  # a late start is no fault of its own
                 async with asyncio.timeout_at(deadline):
-                    now.leave(_Fetched(target, *await self._fetch(target.url)))
+                    now.leave(await self._fetch(target, now))
             finally:
                 self._slots.release()
         except TimeoutError:
             now.errors[target.uid] = word
+        except _CrowdedError:
+            now.give_up(target)
         except (ExpositionError, aiohttp.ClientPayloadError) as error:
             now.errors[target.uid] = reason("unreadable", str(error))
         except Exception as error:  # noqa: BLE001 - whatever an endpoint manages to break is its own loss
@@ -162,10 +181,15 @@ class Scraper:
 
     async def _read(self, fetched: _Fetched, now: _Round) -> None:
         uid = fetched.target.uid
+        had, _ = self._metric_of.get(uid, ("", False))
         try:
-            now.pages[uid] = await asyncio.get_running_loop().run_in_executor(self._reader, self._page, fetched)
+            page = await asyncio.get_running_loop().run_in_executor(self._reader, self._page, fetched)
+            now.pages[uid] = page
+            self._metric_of[uid] = (page.metric, self._is_believed(uid, page))
         except NoLatency as error:
-            now.errors[uid] = reason(error.word, str(error))
+            lost = bool(had) and error.word != "unit_suspect"  # half a page, or one of a process that is just starting
+            text = f"{error}; it had {had} before" if lost else str(error)
+            now.errors[uid] = reason("unreadable" if lost else error.word, text)
         except (ExpositionError, UnicodeDecodeError) as error:
             now.errors[uid] = reason("unreadable", str(error))
         except Exception as error:  # noqa: BLE001 - a page that breaks our own code is that pod's loss as well
@@ -174,9 +198,23 @@ class Scraper:
     def _page(self, fetched: _Fetched) -> Page:
         labels = self._labels["openmetrics-text" in fetched.content_type.lower()]
         target = fetched.target
-        return find_latency(Exposition(fetched.body.decode("utf-8"), labels), target.metric, target.unit, self._metrics)
+        text = fetched.body.decode("utf-8-sig")
+        if not text.strip():
+            raise ExpositionError("an empty page")
+        if "html" in fetched.content_type.lower():
+            raise ExpositionError(f"no metrics page, but {fetched.content_type}")
+        _, believed = self._metric_of.get(target.uid, ("", False))
+        return find_latency(Exposition(text, labels), target.metric, target.unit, self._metrics, believed=believed)
 
-    async def _fetch(self, url: str) -> tuple[bytearray, str]:
+    def _is_believed(self, uid: str, page: Page) -> bool:
+        """Whether the unit of the pod's histogram has proved right: over enough requests, in one metric."""
+        metric, believed = self._metric_of.get(uid, ("", False))
+        if not isinstance(page, HistogramPage) or metric != page.metric:
+            return False
+        return believed or sum(buckets.get(math.inf, 0.0) for buckets in page.series.values()) >= _BELIEVED_REQUESTS
+
+    async def _fetch(self, target: Target, now: _Round) -> _Fetched:
+        url = target.url
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers={"Accept": _ACCEPT, "User-Agent": "trimtab"},
@@ -194,11 +232,25 @@ class Scraper:
             if response.status != 200:  # noqa: PLR2004 - HTTP's own number
                 raise ExpositionError(f"HTTP status {response.status}")
             body = bytearray()
-            async for chunk in response.content.iter_chunked(_CHUNK):
-                body += chunk
-                if len(body) > self._max_bytes:
-                    raise ExpositionError(f"body too large: more than {self._max_bytes} bytes")
-            return body, response.headers.get("Content-Type", "")
+            try:
+                async for chunk in response.content.iter_chunked(_CHUNK):
+                    body += chunk
+                    now.coming_bytes += len(chunk)
+                    if len(body) > self._max_bytes:
+                        text = (
+                            f"body too large: more than {self._max_bytes} bytes; collector.scrape_max_bytes allows more"
+                        )
+                        raise ExpositionError(text)
+                    if now.coming_bytes > _HELD_BYTES and len(body) > _HELD_BYTES / 32:
+                        raise _CrowdedError
+            finally:
+                now.coming_bytes -= len(body)
+            content_type = response.headers.get("Content-Type", "")
+            # Without a length the end of a page cannot be told from a connection that was cut.
+            has_length = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
+            if not has_length and not body.endswith(b"\n") and "openmetrics" not in content_type.lower():
+                raise ExpositionError("a page without a length that does not end in a line feed: it may be cut off")
+            return _Fetched(target, body, content_type)
 
 
 def _reason(error: Exception) -> str:
@@ -210,6 +262,12 @@ def _reason(error: Exception) -> str:
     if tls is not None:
         text = getattr(tls, "verify_message", "") or tls.reason or str(tls)
         return reason("tls", f"{text}; collector.tls_ca_file, tls_server_name and tls_cert_file say who is trusted")
-    return reason(
-        "unreachable" if isinstance(error, (aiohttp.ClientError, OSError)) else "failed", type(error).__name__
-    )
+    if isinstance(error, aiohttp.ClientResponseError):
+        return reason("unreadable", f"{error.message or type(error).__name__}")
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return reason("unreachable", "the pod closed the connection without an answer")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        text = error.os_error.strerror or str(error.os_error)
+        return reason("unreachable", f"{text}; check address and port")
+    word = "unreachable" if isinstance(error, (aiohttp.ClientError, OSError)) else "failed"
+    return reason(word, type(error).__name__)

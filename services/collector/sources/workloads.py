@@ -97,6 +97,11 @@ def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
             raise ConfigError(f"{where}.address: {entry.address!r} is not an IP address")
         if any(other.uid == entry.uid or other.group == entry.group for other in found):
             raise ConfigError(f"{where}: uid {entry.uid!r} or group {entry.group!r} is listed twice; drop one")
+        around = next((other.group for other in found if _is_inside(entry.group, other.group)), None)
+        if around is not None:
+            raise ConfigError(
+                f"{where}.group: {entry.group!r} and {around!r} lie inside one another; name the pods' groups"
+            )
         found.append(
             Workload(
                 uid=entry.uid,
@@ -112,6 +117,10 @@ def read_workloads(path: str, pods_root: str) -> tuple[Workload, ...]:
             )
         )
     return tuple(found)
+
+
+def _is_inside(group: str, other: str) -> bool:
+    return group.startswith(f"{other}/") or other.startswith(f"{group}/")
 
 
 def _is_http(url: str) -> bool:
