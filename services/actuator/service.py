@@ -11,6 +11,7 @@ from runtime.lifecycle import Context
 from schemas.messages import Actuation, ActuationOutcome, Command, Heartbeat, Mode, PodWrite, State, Verdict
 from schemas.order import CycleOrder
 from services.actuator.config import ActuatorConfig
+from services.actuator.core.canary import left_out, steerable
 from services.actuator.core.dead_man import DeadMan
 from services.actuator.core.outcome import outcome_of
 from services.actuator.core.solver import Target, solve, unreachable
@@ -150,11 +151,13 @@ class ActuatorService:
     # ---- step 7 ----
 
     async def _act(self, verdict: Verdict, heard_at: float) -> None:
+        known = self._states.get((verdict.boot, verdict.cycle))
+        if known is not None:
+            self._give_back(known[0], verdict.canary_ratio)
         if not verdict.execute or verdict.weights is None:
             outcome: ActuationOutcome = "held" if verdict.outcome == "hold" else "skipped"
             await self._say(verdict, outcome, rule=verdict.rule, reason=verdict.reason)
             return
-        known = self._states.get((verdict.boot, verdict.cycle))
         if known is None:
             await self._say(verdict, "skipped", rule="no_state", reason="its state was overtaken by newer ones")
             return
@@ -164,8 +167,9 @@ class ActuatorService:
             await self._say(verdict, "skipped", rule=objection[0], reason=objection[1])
             return
         started = time.perf_counter()
-        out_of_reach = unreachable(state.pods, verdict.weights)
-        targets = solve(state.pods, verdict.weights, self._weights.originals())
+        pods = steerable(state.pods, verdict.canary_ratio)
+        out_of_reach = unreachable(pods, verdict.weights)
+        targets = solve(pods, verdict.weights, self._weights.originals())
         self._weights.release({target.group for target in targets})
         batch = self._apply(targets, too_late=lambda: self._expired(verdict, state, min(seen_at, heard_at)))
         if batch is None:
@@ -195,6 +199,17 @@ class ActuatorService:
             seconds=seconds,
         )
 
+    def _give_back(self, state: State, canary_ratio: float | None) -> None:
+        """Pods that the canary leaves out get their originals at once, also in a cycle in which nothing else is done.
+
+        That needs no deadline: an original is right at any time.
+        """
+        if self._ending:
+            return
+        writes = self._weights.release_only(left_out(state.pods, canary_ratio))
+        if writes:
+            self._context.log.info("left_canary", groups=len(writes), ratio=canary_ratio)
+
     def _objection(  # noqa: PLR0911 - one line a reason, in their order
         self, verdict: Verdict, state: State, known_since: float
     ) -> tuple[str, str] | None:
@@ -203,6 +218,8 @@ class ActuatorService:
             return "stopping", "the actuator is on its way out"
         if verdict.mode in _STANDS_STILL:
             return "mode", f"nothing is written in mode {verdict.mode}"
+        if verdict.mode == "canary" and verdict.canary_ratio is None:
+            return "mode", "a verdict in mode canary that names no share of pods"
         if self._stand_still is not None:
             return "mode", f"the order {self._stand_still!r} has not reached the guard"
         limits = self._context.shared.weights

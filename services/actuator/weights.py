@@ -256,6 +256,11 @@ class Weights:
         groups = self._ledger.entries.keys() - set(kept)
         return self._return(groups) if groups else []
 
+    def release_only(self, left: Collection[str]) -> list[PodWrite]:
+        """Returns the originals of these groups, as far as they were ever written."""
+        groups = self._ledger.entries.keys() & set(left)
+        return self._return(groups) if groups else []
+
     def restore(self) -> list[PodWrite]:
         """Every original, byte for byte, except over somebody else's value. What could not be written or read stays
         in the journal, so that it can be tried again, by this process or the next.

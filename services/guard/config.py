@@ -2,9 +2,12 @@
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
+from schemas.messages import Weights
 from schemas.settings import Ratio, Seconds, Section, SettingsError, Shared
+from services.guard.core.rules import ALWAYS_ENFORCED, WATCHABLE
 
 
 class GuardConfig(Section, frozen=True, kw_only=True):
@@ -48,11 +51,52 @@ class GuardConfig(Section, frozen=True, kw_only=True):
     blind_after_ticks: Annotated[float, Meta(ge=2.0, le=100.0)] = 6.0
     """Ticks without a fresh state after which originals are restored: weights that nobody watches are not left."""
 
+    profiles: dict[str, Weights] = msgspec.field(default_factory=dict)
+    """The only profiles that may be asked for: name to class weights, as in `decider.profiles`. Empty: any, since the
+    decider's grid is as good as what its bounds allow."""
+
+    min_share_ratio: Annotated[float, Meta(ge=0.0, le=0.5)] = 0.004
+    """Least part of the sum of class weights that a class with pods is left. 0.004: below what 100 : 100 : 1 leaves
+    (0.00498), the farthest apart that three classes can be; with more classes it begins to refuse."""
+
+    max_class_changes_per_minute: Annotated[float, Meta(gt=0.0, le=600.0)] | None = None
+    """Most changes of one class's weight per minute. None: the node's rate (`weights.max_changes_per_minute`)."""
+
+    canary_ratio: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.2
+    """Share of the node's pods that is written in mode `canary`, picked by uid, always the same. 0.2: enough pods to
+    see something on most nodes, and four of five are out of reach."""
+
+    watch: tuple[str, ...] = ()
+    """Rules that are watched instead of enforced: what they would have refused is counted and told. Empty: all are
+    enforced, since a rule that is only watched protects nothing."""
+
     def check(self, shared: Shared) -> None:
-        """Raises SettingsError for times that cannot fit into a tick."""
+        """Raises SettingsError for times that cannot fit into a tick, and for names that nothing has."""
+        self._check_watch()
+        self._check_profiles(shared)
         used = shared.loop.decision_budget_seconds + self.apply_within_seconds
         if used >= shared.loop.tick_seconds:
             raise SettingsError(
                 f"guard.apply_within_seconds: {self.apply_within_seconds} + loop.decision_budget_seconds "
                 f"{shared.loop.decision_budget_seconds} must be less than loop.tick_seconds {shared.loop.tick_seconds}"
             )
+
+    def _check_watch(self) -> None:
+        for name in self.watch:
+            if name in ALWAYS_ENFORCED:
+                raise SettingsError(f"guard.watch: {name!r} cannot be watched: {ALWAYS_ENFORCED[name]}")
+            if name not in WATCHABLE:
+                raise SettingsError(f"guard.watch: no rule {name!r}; those to watch are {', '.join(WATCHABLE)}")
+
+    def _check_profiles(self, shared: Shared) -> None:
+        low, high = shared.weights.min_weight, shared.weights.max_weight
+        for name, weights in self.profiles.items():
+            for cls, weight in weights.items():
+                if cls not in shared.classes:
+                    known = ", ".join(shared.classes)
+                    raise SettingsError(f"guard.profiles.{name}: no class {cls!r} is configured; known are {known}")
+                if not low <= weight <= high:
+                    raise SettingsError(
+                        f"guard.profiles.{name}.{cls}: {weight} is outside weights.min_weight {low} "
+                        f"to weights.max_weight {high}"
+                    )

@@ -9,6 +9,9 @@ class GuardMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.verdicts = Counter("trimtab_guard_verdicts", "Verdicts by outcome", ["verdict"], registry=registry)
         self.rule_hits = Counter("trimtab_guard_rule_hits", "Rules that decided", ["rule"], registry=registry)
+        self.would_refuse = Counter(
+            "trimtab_guard_would_refuse", "What watched rules would have refused", ["rule"], registry=registry
+        )
         self.rollbacks = Counter("trimtab_guard_rollbacks", "Changes taken back for a regression", registry=registry)
         self.evidence = Counter(
             "trimtab_guard_evidence", "What the second look said of a change", ["evidence"], registry=registry

@@ -9,13 +9,21 @@ from runtime.errors import BusError
 from runtime.lifecycle import Context
 from runtime.streams import AUDIT
 from schemas.messages import Action, Actuation, Command, Mode, State, Verdict
-from schemas.order import CycleOrder
 from services.guard.config import GuardConfig
 from services.guard.core.breaker import Breaker
+from services.guard.core.canary import Ordered, ordered_after
 from services.guard.core.change_budget import ChangeBudget
-from services.guard.core.past import change_ages, last_mode_order, rollback_ages
+from services.guard.core.past import (
+    BREAKER_OPENED,
+    breaker_past,
+    change_ages,
+    changed_classes,
+    class_change_ages,
+    last_mode_order,
+)
 from services.guard.core.regression import Regression, find_regression
 from services.guard.core.rules import Judgement, Situation, judge
+from services.guard.core.runs import Runs
 from services.guard.core.state_age import StateAges
 from services.guard.metrics import GuardMetrics
 from services.guard.orders import Orders
@@ -53,14 +61,18 @@ class GuardService:
         self._config = context.config.section("guard", GuardConfig)
         self._shared = context.shared
         self._metrics = GuardMetrics(context.metrics.registry)
-        self._order = CycleOrder()
+        self._order = Runs(self._shared.loop.tick_seconds)
         self._orders = Orders(context)
         self._cycles: OrderedDict[tuple[str, int], _Cycle] = OrderedDict()
         self._early: OrderedDict[tuple[str, int], Action] = OrderedDict()
         self._changes = ChangeBudget(self._shared.weights.max_changes_per_minute)
+        class_rate = self._config.max_class_changes_per_minute
+        limited = self._shared.classes if class_rate is not None else ()  # else the node's rate is the classes', too
+        self._class_changes = {name: ChangeBudget(class_rate or 1.0) for name in limited}
         self._breaker = Breaker(
             self._config.rollbacks_to_open, self._config.rollback_window_seconds, self._config.cool_down_seconds
         )
+        self._canary_ordered: Ordered | None = None
         self._mode: Mode = self._shared.mode
         self._mode_ordered = False
         self._heard_of = context.messenger.reconnects
@@ -98,13 +110,23 @@ class GuardService:
         if order is not None and order.mode is not None and not self._mode_ordered:
             self._mode = order.mode
             self._context.log.info("mode_taken_up", mode=order.mode, by=order.by, reason=order.reason)
+        verdicts = await messenger.history(AUDIT, Verdict, self._verdicts_that_count)
         now, now_ns = clock.monotonic(), clock.now_ns()
+        past = breaker_past(recent, verdicts, now_ns)
+        opened_at = None if past.opened is None else now - past.opened
         counts_seconds = max(self._config.rollback_window_seconds, self._config.cool_down_seconds)
-        for age in rollback_ages(recent, now_ns):
-            if age <= counts_seconds:
-                self._breaker.rolled_back(now - age)
-        for age in change_ages(await messenger.history(AUDIT, Verdict, _RECENT), now_ns):
+        self._breaker.resume((now - age for age in past.rollbacks if age <= counts_seconds), opened_at)
+        for age in change_ages(verdicts, now_ns):
             self._changes.spend(now - age)
+        for name, ages in class_change_ages(verdicts, now_ns).items():
+            for age in ages if name in self._class_changes else ():
+                self._class_changes[name].spend(now - age)
+
+    @property
+    def _verdicts_that_count(self) -> int:
+        """How many verdicts back a change can lie that a budget still counts: one a tick at most."""
+        seconds = max(budget.window_seconds for budget in (self._changes, *self._class_changes.values()))
+        return min(_ALL, max(_RECENT, math.ceil(seconds / self._shared.loop.tick_seconds) + _MEMORY))
 
     async def _hear_missed_orders(self) -> None:
         """An order that was given while the bus was lost here is in the audit, and holds before the next verdict."""
@@ -145,11 +167,12 @@ class GuardService:
         if state.phase == "after":
             await self._on_after(state)
             return
-        if not self._order.accept(state.boot, state.cycle):
-            self._context.messenger.drop(state, "duplicate")
+        clock = self._context.clock
+        refused = self._order.refuses(state.boot, state.cycle, clock.monotonic())
+        if refused is not None:
+            self._context.messenger.drop(state, "stray" if refused == "stray" else "duplicate")
             return
         await self._hear_missed_orders()
-        clock = self._context.clock
         now = clock.monotonic()
         self._last_state_at, self._blind = now, False
         await self._stand_in(state)
@@ -194,11 +217,18 @@ class GuardService:
 
     async def _end(self, cycle: _Cycle, reason: str) -> None:
         if cycle.verdict is None:
-            await self._publish(cycle, None, Judgement("late", "budget", reason, None, execute=False))
+            judgement = Judgement("late", "budget", reason, None, execute=False)
+            await self._publish(cycle, None, judgement)
 
     async def _decide(self, cycle: _Cycle, action: Action) -> None:
+        situation = self._situation(cycle)
+        with self._context.metrics.step.labels("validate").time():
+            judgement = judge(action, situation, watched=self._config.watch)
+        await self._publish(cycle, action, judgement)
+
+    def _situation(self, cycle: _Cycle) -> Situation:
         now = self._context.clock.monotonic()
-        situation = Situation(
+        return Situation(
             state=cycle.state,
             mode=self._mode,
             limits=self._shared.weights,
@@ -211,16 +241,27 @@ class GuardService:
             require_contention=self._config.require_contention,
             breaker_open=self._breaker.blocks(now),
             since_moved_seconds=now - self._moved_at,
+            canary_ratio=self._canary_ratio,
+            canary_ordered=self._canary_ordered,
+            profiles=self._config.profiles,
+            min_share_ratio=self._config.min_share_ratio,
+            class_changes_left={name: budget.left(now) for name, budget in self._class_changes.items()},
         )
-        with self._context.metrics.step.labels("validate").time():
-            judgement = judge(action, situation)
-        await self._publish(cycle, action, judgement)
+
+    @property
+    def _canary_ratio(self) -> float | None:
+        return self._config.canary_ratio if self._mode == "canary" else None
 
     async def _publish(self, cycle: _Cycle, action: Action | None, judgement: Judgement) -> None:
         clock, state = self._context.clock, cycle.state
         now = clock.monotonic()
+        in_force = self._situation(cycle).current
+        breaker = self._breaker.state(now)
         if judgement.execute:
             self._changes.spend(now)
+            for name in changed_classes(judgement.weights or {}, in_force):
+                if name in self._class_changes:
+                    self._class_changes[name].spend(now)
             self._breaker.tried(now)
             self._moved_at = now
         waited = now - cycle.seen_at
@@ -242,12 +283,17 @@ class GuardService:
             propensity=action.propensity if action and not clamped else None,
             deadline=clock.now_ns() + int(good_for * 1e9),
             changes_left=self._changes.left(now),
-            previous_weights={name: seen.weight for name, seen in state.classes.items() if seen.weight is not None},
+            previous_weights=in_force,
+            would_refuse=judgement.would_refuse,
+            canary_ratio=self._canary_ratio,
+            breaker=breaker,
         )
         cycle.verdict = verdict
         self._metrics.verdicts.labels(judgement.outcome).inc()
         if judgement.rule is not None:
             self._metrics.rule_hits.labels(judgement.rule).inc()
+        for name in judgement.would_refuse:
+            self._metrics.would_refuse.labels(name).inc()
         await self._context.messenger.send(verdict)
         self._context.log.debug(
             "verdict", cycle=state.cycle, outcome=judgement.outcome, rule=judgement.rule, reason=judgement.reason
@@ -260,6 +306,7 @@ class GuardService:
     # ---- step 11 ----
 
     async def _on_actuation(self, actuation: Actuation) -> None:
+        self._canary_ordered = ordered_after(self._canary_ordered, actuation)
         cycle = self._cycles.get((actuation.boot, actuation.cycle))
         if cycle is None or cycle.settled:
             return
@@ -321,7 +368,7 @@ class GuardService:
         if opened:
             self._context.log.warning("breaker_opened", cool_down_seconds=self._config.cool_down_seconds)
             reason = f"{self._config.rollbacks_to_open} rollbacks: the breaker opened"
-            await self._orders.restore(cycle.state, "breaker", reason)
+            await self._orders.restore(cycle.state, BREAKER_OPENED, reason)
 
     # ---- commands ----
 

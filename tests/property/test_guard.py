@@ -1,19 +1,23 @@
 """What the guard never lets through, for any proposal in any situation and for any order of messages."""
 
 import asyncio
+import dataclasses
 from collections import Counter
+from fractions import Fraction
 from itertools import combinations
 
+import msgspec
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
+from schemas.canary import is_canary
 from schemas.messages import Command, Contention, State, Verdict
-from schemas.order import CycleOrder
 from schemas.profile import on_profile_scale
 from schemas.settings import WeightSettings
 from services.guard.core.change_budget import ChangeBudget
 from services.guard.core.regression import compare, find_regression
-from services.guard.core.rules import Situation, judge
+from services.guard.core.rules import RULES, WATCHABLE, Bounds, Situation, judge
+from services.guard.core.runs import Runs
 from services.guard.core.state_age import StateAges
 from tests.support.builders import (
     BATCH,
@@ -25,6 +29,7 @@ from tests.support.builders import (
     class_state,
     command,
     latency,
+    pod,
     state,
     waiting,
     with_p99,
@@ -332,7 +337,8 @@ def message_of(step, at):
 
 async def play(script):
     """Plays the script; returns the states in their order and the guard's verdicts and orders."""
-    states, times = [], []
+    states, times = set(), []
+    heard = 0
     async with guard_in(settings={"weights.max_changes_per_minute": 2}) as guard:
         for count, step in enumerate(script):
             if step[0] == "advance":
@@ -343,11 +349,15 @@ async def play(script):
                 await guard.inject(command(verb="mode", mode=step[1], id=str(count)))
             else:
                 message = message_of(step, guard.at())
-                states += [message] if isinstance(message, State) and message.phase == "before" else []
+                if isinstance(message, State) and message.phase == "before":
+                    states.add((message.boot, message.cycle))
+                    heard += 1
                 await guard.inject(message)
             executed = sum(verdict.execute for verdict in guard.sent(Verdict))
             times += [guard.clock.monotonic()] * (executed - len(times))
         await guard.advance(1.0)
+        dropped = guard.dropped("state", "duplicate") + guard.dropped("state", "stray")
+        assert len(guard.sent(Verdict)) == heard - dropped
         return states, guard.sent(Verdict), guard.sent(Command), times
 
 
@@ -355,11 +365,193 @@ async def play(script):
 @settings(deadline=None, max_examples=150)
 def test_i6_each_cycle_is_judged_once_and_rolled_back_at_most_once_in_any_order_of_messages(script):
     states, verdicts, orders, times = asyncio.run(play(script))
-    order = CycleOrder()
-    begun = [(seen.boot, seen.cycle) for seen in states if order.accept(seen.boot, seen.cycle)]
-    assert sorted((verdict.boot, verdict.cycle) for verdict in verdicts) == sorted(begun)
+    judged = [(verdict.boot, verdict.cycle) for verdict in verdicts]
+    assert len(set(judged)) == len(judged)
+    assert set(judged) <= states
+    for run in {boot for boot, _ in judged}:
+        cycles = [cycle for boot, cycle in judged if boot == run]
+        assert cycles == sorted(cycles)
+    assert bool(judged) is bool(states)
     assert all(verdict.mode in ("active", "canary") for verdict in verdicts if verdict.execute)
     assert max(Counter((o.boot, o.cycle, o.verb, o.id) for o in orders).values(), default=0) <= 1
     for first in times:
         assert sum(first <= at < first + 60.0 for at in times) <= 2
     event(f"{min(len(times), 3)} changes, {sum(o.verb == 'rollback' for o in orders)} rollbacks")
+
+
+# ---- rules one by one, watched, and over whole runs ----
+
+odd64 = st.sampled_from([-(2**63), -1, 0, 1, 99, 10_001, 50_000, 2**63 - 1])
+wild_weights = st.dictionaries(st.sampled_from((*KNOWN, "gold", "")), st.one_of(usual_weight, odd64))
+wild_pods = st.lists(
+    st.builds(
+        pod,
+        st.sampled_from(["api", "web", "x", "job", "db", "cron"]),
+        st.sampled_from((*KNOWN, "gold", None)),
+        st.one_of(st.none(), usual_weight, odd64),
+        skip=st.sampled_from([None, None, "idle"]),
+    ),
+    max_size=6,
+)
+
+
+def spoil_more(where, in_force, pods, fields):
+    seen = msgspec.structs.replace(
+        where.state,
+        classes={name: class_state(weight=weight) for name, weight in in_force.items()},
+        pods=tuple(pods),
+    )
+    return dataclasses.replace(where, state=seen, **fields)
+
+
+more_spoils = st.lists(
+    st.one_of(
+        *(
+            st.tuples(st.just(field), values)
+            for field, values in {
+                "limits": any_limits,
+                "mode": st.sampled_from(["shadow", "canary", "frozen"]),
+                "canary_ratio": st.sampled_from([0.1, 0.5, 1.0]),
+                "profiles": st.dictionaries(st.sampled_from("ab"), usual_weights, max_size=2),
+                "class_changes_left": st.dictionaries(st.sampled_from(KNOWN), st.integers(0, 1)),
+                "changes_left": st.just(0),
+            }.items()
+        )
+    ),
+    max_size=2,
+).map(dict)
+wild_situation = st.builds(
+    spoil_more,
+    st.builds(situation, usual_weights, st.just([])),
+    st.one_of(usual_weights, usual_weights, wild_weights),
+    wild_pods,
+    st.builds(lambda fields, least: {**fields, "min_share_ratio": least}, more_spoils, st.floats(0.0, 0.5)),
+)
+wild_action = st.builds(
+    lambda weights: action(weights=weights), st.one_of(*[usual_weights] * 4, wild_weights, st.none())
+)
+watches = st.sets(st.sampled_from(WATCHABLE))
+
+
+@given(wild_action, wild_situation, watches)
+@settings(deadline=None, max_examples=600)
+def test_whatever_is_asked_and_watched_there_is_an_answer(proposal, where, watched):
+    judged = judge(proposal, where, watched=watched)
+    event(f"{judged.outcome}, {judged.rule}, {len(judged.would_refuse)} noted")
+    assert set(judged.would_refuse) <= watched
+    assert judged.rule not in watched
+    assert not judged.execute or where.mode in ("active", "canary")
+    assert not judged.execute or judged.weights
+
+
+@given(wild_action, wild_situation)
+@settings(deadline=None, max_examples=400)
+def test_every_rule_alone_answers_and_none_widens_a_proposal(proposal, where):
+    for rule in RULES:
+        if proposal.weights is None and rule.name not in ("budget", "freshness", "frozen", "writable", "hold"):
+            continue
+        finding = rule(proposal, where)
+        if finding is None or finding.outcome not in ("allow", "clamp"):
+            continue
+        assert set(finding.weights) <= set(proposal.weights)
+        if finding.outcome == "clamp" and Bounds()(proposal, where) is None:
+            for name, weight in finding.weights.items():
+                here, there = where.current[name], proposal.weights[name]
+                assert min(here, there) <= weight <= max(here, there)
+
+
+mostly_all = st.one_of(
+    st.fixed_dictionaries(dict.fromkeys(KNOWN, usual_weight)),
+    st.fixed_dictionaries({CRITICAL: usual_weight, BATCH: usual_weight}),
+    usual_weights,
+)
+nearly_sound = st.builds(
+    spoil_more,
+    st.builds(situation, usual_weights, st.just([])),
+    mostly_all,
+    wild_pods,
+    st.fixed_dictionaries(
+        {"min_share_ratio": st.floats(0.0, 0.2)},
+        optional={"limits": any_limits, "canary_ratio": st.just(0.5)},
+    ),
+)
+
+
+@given(mostly_all.map(lambda weights: action(weights=weights)), nearly_sound)
+@settings(deadline=None, max_examples=800)
+@example(
+    action(weights={CRITICAL: 37, BATCH: 2}),
+    spoil_more(
+        situation({}, []),
+        {CRITICAL: 30, BATCH: 1},
+        [],
+        {"min_share_ratio": 1 / 31.5, "limits": WeightSettings(min_weight=1, max_step_ratio=1.26)},
+    ),
+)
+def test_no_class_is_starved_by_what_is_executed(proposal, where):
+    judged = judge(proposal, where)
+    if not judged.weights:
+        return
+    event(f"{judged.outcome} with {len(where.current)} classes")
+    then = {**where.current, **judged.weights}
+    for name, weight in where.current.items():
+        share, share_now = Fraction(then[name], sum(then.values())), Fraction(weight, sum(where.current.values()))
+        assert share >= min(Fraction(str(where.min_share_ratio)), share_now)
+        assert judged.weights.get(name, where.limits.min_weight) in range(
+            where.limits.min_weight, where.limits.max_weight + 1
+        )
+        assert max(then[name] / weight, weight / then[name]) <= where.limits.max_step_ratio * (1 + 1e-8)
+
+
+@given(wild_action, wild_situation, watches)
+@settings(deadline=None, max_examples=400)
+def test_what_passes_all_rules_is_the_same_whatever_is_watched(proposal, where, watched):
+    enforced = judge(proposal, where)
+    if enforced.outcome == "allow":
+        assert judge(proposal, where, watched=watched) == enforced
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0.0, 12.0),
+            st.sampled_from(["a", "b"]),
+            st.one_of(st.integers(0, 40), st.sampled_from([10**6, 2**63 - 1])),
+        ),
+        max_size=40,
+    )
+)
+@untimed
+def test_i6_no_cycle_is_accepted_twice_and_the_real_collector_is_never_locked_out(strays):
+    """Whatever was said before: once the strays are silent, the collector is heard within two ticks, and stays so."""
+    runs, now, accepted = Runs(5.0), 0.0, []
+    for gap, boot, cycle in strays:
+        now += gap
+        if runs.refuses(boot, cycle, now) is None:
+            accepted.append((boot, cycle))
+            assert runs.is_current(boot, cycle)
+    assert len(set(accepted)) == len(accepted)
+    told = [runs.refuses("real", cycle, now + 5.0 * cycle) for cycle in range(1, 6)]
+    assert told == [None] * 5
+
+
+@given(st.integers(1, 6), st.lists(st.tuples(st.integers(1, 60), st.floats(0.01, 0.99)), max_size=6))
+@untimed
+def test_a_stray_costs_the_real_collector_at_most_one_cycle(first, strays):
+    """The collector ticks every 5 s; strays, each of another boot, fall anywhere in between."""
+    said = [(5.0 * cycle, "real", cycle) for cycle in range(first, first + 60)]
+    said += [(5.0 * (tick + part), f"stray{number}", 1) for number, (tick, part) in enumerate(strays)]
+    runs = Runs(5.0)
+    told = [(boot, runs.refuses(boot, cycle, at)) for at, boot, cycle in sorted(said)]
+    assert sum(word is not None for boot, word in told if boot == "real") <= len(strays)
+
+
+shares_of = st.floats(0.0, 1.0)
+
+
+@given(st.text(max_size=60), shares_of, shares_of)
+def test_who_is_in_a_canary_is_in_every_larger_one(uid, one, other):
+    small, large = sorted((one, other))
+    assert not is_canary(uid, small) or is_canary(uid, large)
+    assert is_canary(uid, 1.0)
+    assert not is_canary(uid, 0.0)

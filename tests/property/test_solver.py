@@ -7,7 +7,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.canary import is_canary
 from schemas.messages import PodState
+from services.actuator.core.canary import left_out, steerable
 from services.actuator.core.solver import solve
 
 CLASSES = ("critical", "default", "batch")
@@ -136,3 +138,37 @@ def test_without_neighbours_class_sums_are_the_class_weights(pods, profile):
             counts[pod.cls] += 1
         for name, total in sums.items():
             assert profile[name] - 0.5 * counts[name] <= total <= profile[name] + counts[name]
+
+
+# ---- canary: who is not in it is a neighbour ----
+
+ratios = st.floats(0.0, 1.0)
+
+
+@given(trees(), sane_profiles, ratios)
+def test_in_a_canary_just_its_own_pods_get_a_target(pods, profile, ratio):
+    targets = {target.group for target in solve(steerable(pods, ratio), profile, {})}
+    may_be = {pod.group for pod in pods if pod.cls in profile and pod.skip is None and pod.weight}
+    assert targets == {pod.group for pod in pods if pod.group in may_be and is_canary(pod.uid, ratio)}
+    assert not targets & left_out(pods, ratio)
+
+
+@given(trees(), sane_profiles)
+def test_a_canary_of_all_is_no_canary(pods, profile):
+    assert (
+        solve(steerable(pods, 1.0), profile, {})
+        == solve(pods, profile, {})
+        == solve(steerable(pods, None), profile, {})
+    )
+
+
+@given(trees(parents=st.sampled_from(["", "burstable/"]), classes=CLASSES), sane_profiles, ratios)
+def test_beside_the_others_a_canary_keeps_its_sum_so_that_no_share_of_theirs_moves(pods, profile, ratio):
+    targets = solve(steerable(pods, ratio), profile, originals_of(pods))
+    others = {pod.group.rpartition("/")[0] for pod in pods if pod.weight and not is_canary(pod.uid, ratio)}
+    for parent, family in families(pods, targets).items():
+        if parent in others:
+            had, has = sum(pod.weight for pod, _ in family), sum(target for _, target in family)
+            assert has <= had + len(family)  # a weight is a whole number, and at least 1
+            if max(target for _, target in family) < 10_000:
+                assert has >= had - 0.5 * len(family)

@@ -1,10 +1,10 @@
 """Repeated rollbacks open a breaker: originals return, a cool-down passes, then one change is tried."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
-BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
+from schemas.messages import BreakerState
 
 
 @dataclass
@@ -17,6 +17,17 @@ class Breaker:
     _rollbacks: deque[float] = field(default_factory=deque)
     _opened_at: float | None = None
     _trying: bool = False
+
+    def resume(self, rollbacks: Iterable[float], opened_at: float | None) -> None:
+        """Takes up where an earlier run stood: the times of its rollbacks, oldest first, and when it opened, if it has
+        not closed since. A change that was under trial counts as inconclusive: nobody can judge it any more.
+        """
+        self._opened_at = opened_at
+        for at in rollbacks:
+            if opened_at is None:
+                self.rolled_back(at)
+            else:
+                self._rollbacks.append(at)
 
     def state(self, now: float) -> BreakerState:
         """Where it stands at this moment."""

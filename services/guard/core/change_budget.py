@@ -17,6 +17,11 @@ class ChangeBudget:
         self._window_seconds = _MINUTE * max(1.0, 1.0 / max_per_minute)
         self._changes: deque[float] = deque()
 
+    @property
+    def window_seconds(self) -> float:
+        """Seconds for which a change counts."""
+        return self._window_seconds
+
     def left(self, now: float) -> int:
         """Changes that may still be made now."""
         while self._changes and now - self._changes[0] >= self._window_seconds:

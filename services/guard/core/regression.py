@@ -95,6 +95,8 @@ def _compare_latencies(
     evidence = compare(old, new, limit_ratio, floor_ratio * (then.objective_seconds or 0.0))
     if old_saturated or (new_saturated and evidence == "keep"):
         return "unknown"
+    if evidence == "keep" and now.latency.silent_pods > then.latency.silent_pods:
+        return "unknown"  # who does not answer any more is not among the good numbers
     return evidence
 
 

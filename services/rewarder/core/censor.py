@@ -58,6 +58,8 @@ def _not_executed(cycle: Cycle) -> str | None:  # noqa: C901, PLR0911 - one line
         return "unreachable"  # classes without a parent in common: no weights of pods give the arm's shares
     if actuation.outcome not in EXECUTED:
         return f"not_applied: {actuation.rule or actuation.reason or actuation.outcome}"
+    if verdict.mode == "canary":
+        return "canary"  # the node had the arm's weights on some of its pods only, and its own on the others
     if verdict.outcome == "clamp":
         return "clamped"  # what was executed is no arm, so it has no propensity
     return None
@@ -119,8 +121,11 @@ def _no_evidence(cycle: Cycle, classes: Mapping[str, ClassSettings], min_request
         if classes[name].importance == top and (reason := _not_judged(name, seen[name], min_requests)) is not None:
             return reason
     for name in latency_classes:
-        if name in cycle.before.classes and _fell_silent(cycle.before.classes[name], seen[name]):
-            return f"lost_evidence: {name}"
+        if (
+            name in cycle.before.classes
+            and (word := _not_comparable(cycle.before.classes[name], seen[name])) is not None
+        ):
+            return f"{word}: {name}"
     for name in present:
         if classes[name].kind == "throughput" and seen[name].cpu_cores is None:
             return f"no_throughput: {name}"
@@ -135,6 +140,14 @@ def _not_judged(name: str, seen: ClassState, min_requests: int) -> str | None:
     if seen.latency.requests < min_requests:
         return f"few_requests: {name}: {seen.latency.requests}"
     return None
+
+
+def _not_comparable(before: ClassState, after: ClassState) -> str | None:
+    """Why the two looks are not on one scale, or None."""
+    if _fell_silent(before, after) or after.latency.silent_pods > before.latency.silent_pods:
+        return "lost_evidence"
+    is_one = before.judged_by is None or after.judged_by is None or before.judged_by == after.judged_by
+    return None if is_one else "signal_changed"
 
 
 def _fell_silent(before: ClassState, after: ClassState) -> bool:

@@ -1,5 +1,6 @@
 """Every rule alone, and their order."""
 
+import dataclasses
 import math
 
 import msgspec
@@ -9,18 +10,24 @@ from schemas import messages
 from schemas.settings import WeightSettings
 from services.guard.core.rules import (
     RULES,
+    WATCHABLE,
     Bounds,
     Budget,
+    Canary,
+    ClassRate,
     Contention,
     Freshness,
     Frozen,
     KnownClasses,
+    KnownProfile,
     MaxStep,
+    MinShare,
     Proposed,
     Rate,
     Situation,
     Unchanged,
     Writable,
+    changed,
     judge,
     toward,
 )
@@ -104,14 +111,25 @@ def test_the_order_of_the_rules():
         "frozen",
         "writable",
         "hold",
+        "canary",
         "known_classes",
         "bounds",
+        "known_profile",
         "contention",
         "present_classes",
+        "min_share",
         "max_step",
         "unchanged",
         "rate",
+        "class_rate",
     ]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_rule_says_first_what_it_prevents_and_cannot_be_changed(rule):
+    assert type(rule).__doc__.startswith("Prevents ")
+    with pytest.raises(AttributeError):
+        rule.name = "other"
 
 
 def test_a_weight_out_of_bounds_is_refused_even_where_a_clamp_would_bring_it_back():
@@ -299,6 +317,180 @@ def test_what_is_in_force_is_held():
 def test_a_used_up_rate_refuses():
     assert Rate()(action(), situation(changes_left=0)).outcome == "refuse"
     assert Rate()(action(), situation(changes_left=1)) is None
+
+
+# ---- known_profile ----
+
+CALM = {
+    "calm": {CRITICAL: 1000, DEFAULT: 300, BATCH: 100},
+    "even": {"default": 200},
+    "warm": {CRITICAL: 400, DEFAULT: 200},
+}
+
+
+@pytest.mark.parametrize(
+    ("weights", "refused"),
+    [
+        ({CRITICAL: 1000, BATCH: 100}, False),  # calm, over the classes with pods
+        ({CRITICAL: 2000, BATCH: 200}, False),  # the same ratios
+        ({CRITICAL: 1000, DEFAULT: 9999, BATCH: 100}, False),  # an absent class does not matter
+        ({CRITICAL: 150, BATCH: 150}, False),  # even: what it does not name weighs as `default`
+        ({CRITICAL: 200, BATCH: 100}, False),  # warm: batch is not named, and weighs as `default` there
+        ({CRITICAL: 400, BATCH: 100}, True),
+        ({CRITICAL: 1001, BATCH: 100}, True),
+        ({CRITICAL: 100, BATCH: 1000}, True),
+        ({CRITICAL: -(2**63), BATCH: 100}, True),
+        ({BATCH: 100}, True),  # a class with pods is left out
+    ],
+)
+def test_only_ratios_of_a_listed_profile_may_be_asked_for(weights, refused):
+    finding = KnownProfile()(action(weights=weights), situation(profiles=CALM))
+    assert (finding is not None) is refused
+    assert finding is None or (finding.rule, finding.outcome) == ("known_profile", "refuse")
+
+
+def test_without_a_list_any_profile_may_be_asked_for():
+    assert KnownProfile()(proposing(1234), situation()) is None
+
+
+def test_a_step_toward_a_listed_profile_need_not_be_one():
+    where = weighing(critical=100, batch=100)
+    judged = judge(proposing(1000), dataclasses.replace(where, profiles=CALM))
+    assert (judged.outcome, judged.weights) == ("clamp", {CRITICAL: 400, BATCH: 100})
+
+
+# ---- min_share ----
+
+
+def shares(least, critical=1000, batch=100, **more):
+    return dataclasses.replace(weighing(critical=critical, batch=batch), min_share_ratio=least, **more)
+
+
+@pytest.mark.parametrize(("critical", "refused"), [(1900, False), (1901, True), (10_000, True)])
+def test_no_class_with_pods_is_left_less_than_the_least_share(critical, refused):
+    finding = MinShare()(proposing(critical), shares(0.05))
+    assert (finding is not None) is refused
+
+
+def test_who_is_left_too_little_is_named():
+    finding = MinShare()(proposing(10_000), shares(0.05))
+    assert (finding.outcome, finding.reason) == (
+        "refuse",
+        "batch: would be left 0.99% of the class weights, the least is 5.00%",
+    )
+
+
+@pytest.mark.parametrize(("critical", "refused"), [(5000, False), (9999, False), (10_000, False), (10_001, True)])
+def test_a_class_that_has_less_than_the_least_may_be_raised_and_not_lowered(critical, refused):
+    assert (MinShare()(proposing(critical), shares(0.05, critical=10_000)) is not None) is refused
+
+
+def test_a_class_that_is_not_named_counts_with_what_it_has():
+    assert MinShare()(action(weights={CRITICAL: 4000}), shares(0.05)).reason.startswith("batch: ")
+
+
+def test_a_profile_that_starves_is_refused_before_a_step_toward_it_is_made():
+    assert judge(proposing(10_000), shares(0.05, critical=100)).rule == "min_share"
+
+
+def test_a_step_out_of_starvation_is_let_through():
+    judged = judge(proposing(100), shares(0.05, critical=10_000))
+    assert (judged.outcome, judged.weights) == ("clamp", {CRITICAL: 2500, BATCH: 100})
+
+
+def test_a_step_whose_rounding_would_starve_a_class_is_refused():
+    """A third of the way from 1 : 30 to 2 : 37 ends at 1 : 32, below the least share that both ends keep."""
+    limits = WeightSettings(min_weight=1, max_step_ratio=1.26)
+    where = dataclasses.replace(shares(1 / 31.5, critical=30, batch=1), limits=limits)
+    judged = judge(action(weights={CRITICAL: 37, BATCH: 2}), where)
+    assert (judged.outcome, judged.rule, judged.weights) == ("refuse", "min_share", None)
+
+
+# ---- class_rate ----
+
+
+def test_a_class_whose_changes_are_used_up_is_not_changed():
+    left = {CRITICAL: 0, BATCH: 3}
+    finding = ClassRate()(proposing(2000), situation(class_changes_left=left))
+    assert (finding.rule, finding.outcome) == ("class_rate", "refuse")
+    assert finding.reason.startswith(CRITICAL)
+
+
+@pytest.mark.parametrize("left", [{}, {CRITICAL: 1, BATCH: 0}, {DEFAULT: 0}])
+def test_a_class_that_does_not_change_needs_no_budget(left):
+    assert ClassRate()(proposing(2000), situation(class_changes_left=left)) is None
+
+
+def test_what_changes_are_the_classes_with_pods_that_get_another_weight():
+    assert changed(action(weights={CRITICAL: 1000, DEFAULT: 7, BATCH: 200}), situation()) == [BATCH]
+
+
+# ---- canary ----
+
+
+def test_outside_a_canary_the_rule_of_the_canary_is_silent():
+    assert Canary()(action(), situation(state=state(classes={}))) is None
+
+
+# ---- watching ----
+
+STARVED = {"min_share_ratio": 0.2, "class_changes_left": {CRITICAL: 0}, "changes_left": 0, "profiles": CALM}
+
+
+def test_a_watched_rule_is_noted_and_has_no_effect():
+    judged = judge(action(), situation(changes_left=0), watched=["rate"])
+    assert (judged.outcome, judged.rule, judged.execute, judged.weights) == ("allow", None, True, PROPOSED)
+    assert judged.would_refuse == ("rate",)
+
+
+def test_watched_rules_are_noted_in_their_order_each_once():
+    watched = ["rate", "class_rate", "min_share", "known_profile", "max_step", "unchanged"]
+    judged = judge(proposing(9000), situation(**STARVED), watched=watched)
+    assert judged.would_refuse == ("known_profile", "min_share", "max_step", "rate", "class_rate")
+    assert judged.weights == {CRITICAL: 9000, BATCH: 100}
+
+
+def test_a_rule_that_is_enforced_ends_the_matter_and_tells_what_was_noted_before():
+    judged = judge(proposing(9000), situation(**STARVED), watched=["known_profile"])
+    assert (judged.outcome, judged.rule, judged.execute) == ("refuse", "min_share", False)
+    assert judged.would_refuse == ("known_profile",)
+
+
+def test_a_rule_that_would_not_have_objected_is_not_noted():
+    assert judge(action(), situation(), watched=WATCHABLE).would_refuse == ()
+
+
+def test_a_watched_step_is_not_clamped():
+    judged = judge(proposing(9000), situation(), watched=["max_step"])
+    assert (judged.outcome, judged.weights, judged.would_refuse) == (
+        "allow",
+        {CRITICAL: 9000, BATCH: 100},
+        ("max_step",),
+    )
+
+
+def test_what_a_clamp_leaves_is_asked_about_and_noted_once():
+    limits = WeightSettings(min_weight=1, max_step_ratio=1.26)
+    where = dataclasses.replace(shares(1 / 31.5, critical=30, batch=1), limits=limits)
+    judged = judge(action(weights={CRITICAL: 37, BATCH: 2}), where, watched=["min_share"])
+    assert (judged.outcome, judged.execute, judged.would_refuse) == ("clamp", True, ("min_share",))
+
+
+def test_unknown_classes_alone_leave_nothing_to_do_where_they_are_watched():
+    judged = judge(action(weights={"gold": 100}), situation(), watched=["known_classes", "unchanged"])
+    assert (judged.outcome, judged.execute, judged.weights) == ("hold", False, None)
+    assert judged.would_refuse == ("known_classes", "unchanged")
+
+
+@pytest.mark.parametrize("weight", [0, -1, -(2**63)])
+def test_a_weight_that_is_none_goes_nowhere_though_bounds_are_watched(weight):
+    judged = judge(proposing(weight), situation(), watched=["bounds"])
+    assert (judged.outcome, judged.rule, judged.would_refuse) == ("refuse", "max_step", ("bounds",))
+
+
+def test_in_shadow_what_is_watched_is_noted_too():
+    judged = judge(action(), situation(mode="shadow", changes_left=0), watched=["rate"])
+    assert (judged.execute, judged.would_refuse) == (False, ("rate",))
 
 
 def test_judging_changes_nothing_it_was_given():

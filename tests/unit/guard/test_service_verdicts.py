@@ -129,9 +129,13 @@ async def test_an_action_of_an_old_cycle_gets_no_verdict():
 
 async def test_an_action_of_an_older_boot_gets_no_verdict():
     async with guard_in() as guard:
-        await guard.inject(state(cycle=7), state(boot="boot2", cycle=1))
+        await guard.inject(state(cycle=7))
+        await guard.advance(5.0)
+        await guard.inject(state(boot="boot2", cycle=1))
         await guard.inject(action(cycle=7), action(boot="boot2"))
-        await guard.inject(state(cycle=8), action(cycle=8))  # a run that has ended does not come back
+        await guard.inject(
+            state(cycle=8), action(cycle=8)
+        )  # the run that ended does not come back while this one speaks
         await guard.advance(1.0)
         assert [(verdict.boot, verdict.cycle, verdict.outcome) for verdict in guard.sent(Verdict)] == [
             (BOOT, 7, "late"),

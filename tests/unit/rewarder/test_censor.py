@@ -90,6 +90,11 @@ def test_an_arm_that_was_in_force_already_is_learned_from():
         ({"actuation": actuation(outcome="restored", reason="stop")}, "not_applied: stop"),
         ({"actuation": actuation(outcome="rolled_back")}, "not_applied: rolled_back"),
         ({"verdict": verdict(outcome="clamp", rule="max_step", propensity=None)}, "clamped"),
+        ({"verdict": verdict(mode="canary", canary_ratio=0.2)}, "canary"),
+        ({"verdict": verdict(mode="canary", canary_ratio=0.2, outcome="clamp", propensity=None)}, "canary"),
+        ({"verdict": verdict(mode="canary", outcome="hold", rule="unchanged", execute=False)}, "canary"),
+        ({"verdict": verdict(mode="canary", outcome="hold", rule="canary", execute=False)}, "canary"),
+        ({"verdict": verdict(mode="canary", outcome="refuse", rule="rate", execute=False)}, "refused: rate"),
         ({"after": None}, "no_after_state"),
     ],
 )
@@ -262,10 +267,16 @@ def test_pm_01_throughput_that_is_unknown_is_not_nothing():
 
 
 def test_where_pressure_judges_no_request_is_needed():
-    assert reason(cycle(after=seen(latency_critical=waiting(0.4)))) is None
-    assert reason(cycle(after=seen(latency_critical=waiting(0.0)))) is None
-    few = latency(None, requests=3, reason="no_common_buckets")
-    assert reason(cycle(after=seen(latency_critical=waiting(0.4, latency=few)))) is None
+    few = latency(None, requests=3, reason="no_metric")
+    for then in (waiting(0.4), waiting(0.0), waiting(0.4, latency=few)):
+        assert reason(cycle(before=seen(latency_critical=waiting(0.4)), after=seen(latency_critical=then))) is None
+
+
+def test_two_looks_that_different_signals_judge_are_not_learned_from():
+    """Latency before and a wait after, or the other way round: a broken objective would turn into a kept one."""
+    assert reason(cycle(after=seen(latency_critical=waiting(0.2)))) == f"signal_changed: {CRITICAL}"
+    before = seen(latency_critical=waiting(0.9))
+    assert reason(cycle(before=before, after=seen())) == f"signal_changed: {CRITICAL}"
 
 
 def test_pm_01_a_wait_that_is_unknown_is_not_learned_from():
@@ -303,9 +314,9 @@ def test_a_less_important_class_that_pressure_judges_may_be_unknown():
         (waiting(0.4), waiting(0.4), None),
         (waiting(0.4), waiting(None), f"lost_evidence: {DEFAULT}"),
         (waiting(0.4), class_state(latency=latency(None, reason="first_scrape")), f"lost_evidence: {DEFAULT}"),
-        (waiting(0.4), class_state(latency=latency()), None),
+        (waiting(0.4), class_state(latency=latency()), f"signal_changed: {DEFAULT}"),
         (waiting(0.4), waiting(None, pods=0), None),
-        (class_state(), waiting(0.4), None),  # its page lost the metric; what judges it now is known
+        (class_state(), waiting(0.4), f"signal_changed: {DEFAULT}"),  # its page lost the metric
         (class_state(), waiting(None), f"lost_evidence: {DEFAULT}"),
     ],
 )

@@ -1,0 +1,33 @@
+"""The rule `min_share`: every class with pods keeps a share."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from schemas.messages import Action
+from services.guard.core.rules.situation import Finding, Situation
+
+
+@dataclass(frozen=True)
+class MinShare:
+    """Prevents a class with pods from being starved by the weights of the others.
+
+    A class that has less already may be raised, step by step, and must not be lowered. Classes that are not named keep
+    the weights they have. Also asked of what a step leaves: between two sound profiles every step is sound, up to
+    rounding (the logarithm of a share is concave along a way that is straight in the logarithms of the weights).
+    """
+
+    name: str = "min_share"
+
+    def __call__(self, action: Action, situation: Situation) -> Finding | None:
+        """Refused if a class would have less than the least part of the sum of class weights, and less than now."""
+        current = situation.current
+        asked = {name: weight for name, weight in (action.weights or {}).items() if name in current}
+        then = {name: max(0, weight) for name, weight in {**current, **asked}.items()}
+        least = Fraction(str(situation.min_share_ratio))  # as it was written: 0.05 is a twentieth
+        total, total_now = max(1, sum(then.values())), sum(current.values())
+        for name in sorted(current):
+            if then[name] < least * total and then[name] * total_now < current[name] * total:
+                left = float(Fraction(then[name], total))
+                reason = f"{name}: would be left {left:.2%} of the class weights, the least is {float(least):.2%}"
+                return Finding(self.name, "refuse", reason)
+        return None
