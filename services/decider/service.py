@@ -8,7 +8,7 @@ from runtime.lifecycle import Context
 from runtime.streams import AUDIT
 from schemas.features import features_schema
 from schemas.messages import Action, Mode, Reward, State, Verdict
-from schemas.order import CycleOrder
+from schemas.runs import Runs
 from schemas.subjects import node_token
 from services.decider.config import DeciderConfig
 from services.decider.core.arms import build_arms
@@ -35,7 +35,7 @@ class DeciderService:
         self._policy = make_policy(self._config, self._shared)
         self._schema = features_schema(tuple(self._shared.classes))
         self._random = random.Random(self._config.seed)  # noqa: S311 - draws arms, not secrets
-        self._order = CycleOrder()
+        self._order = Runs(self._shared.loop.tick_seconds)
         self._learned: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._last_verdict: Verdict | None = None
 
@@ -77,8 +77,9 @@ class DeciderService:
     async def _on_state(self, state: State) -> None:
         if state.phase != "before":
             return
-        if not self._order.accept(state.boot, state.cycle):
-            self._context.messenger.drop(state, "duplicate")
+        refused = self._order.refuses(state.boot, state.cycle, self._context.clock.monotonic())
+        if refused is not None:
+            self._context.messenger.drop(state, refused)
             return
         started = time.perf_counter()
         with self._context.metrics.step.labels("decide").time():

@@ -9,6 +9,7 @@ from runtime.errors import BusError
 from runtime.lifecycle import Context
 from runtime.streams import AUDIT
 from schemas.messages import Action, Actuation, Command, Mode, State, Verdict
+from schemas.runs import Runs
 from services.guard.config import GuardConfig
 from services.guard.core.breaker import Breaker
 from services.guard.core.canary import Ordered, ordered_after
@@ -23,7 +24,6 @@ from services.guard.core.past import (
 )
 from services.guard.core.regression import Regression, find_regression
 from services.guard.core.rules import Judgement, Situation, judge
-from services.guard.core.runs import Runs
 from services.guard.core.state_age import StateAges
 from services.guard.metrics import GuardMetrics
 from services.guard.orders import Orders
@@ -170,7 +170,7 @@ class GuardService:
         clock = self._context.clock
         refused = self._order.refuses(state.boot, state.cycle, clock.monotonic())
         if refused is not None:
-            self._context.messenger.drop(state, "stray" if refused == "stray" else "duplicate")
+            self._context.messenger.drop(state, refused)
             return
         await self._hear_missed_orders()
         now = clock.monotonic()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from runtime.lifecycle import Context
 from schemas.messages import Action, Actuation, CollectRequest, Mode, Reward, State, Verdict
 from schemas.objective import is_violated
-from schemas.order import CycleOrder
+from schemas.runs import Runs
 from services.rewarder.config import RewarderConfig
 from services.rewarder.core.censor import Cycle, censor_reason
 from services.rewarder.core.reward import RewardWeights, Worth, reward
@@ -45,7 +45,7 @@ class RewarderService:
             self._config.throughput_weight,
             self._config.oscillation_weight,
         )
-        self._order = CycleOrder()
+        self._order = Runs(self._shared.loop.tick_seconds)
         self._follow: _Follow | None = None
         self._early: list[Action | Verdict | Actuation] = []
 
@@ -90,8 +90,9 @@ class RewarderService:
                 follow.cycle = replace(follow.cycle, after=state)
                 follow.seen_again.set()
             return
-        if not self._order.accept(state.boot, state.cycle):
-            self._context.messenger.drop(state, "duplicate")
+        refused = self._order.refuses(state.boot, state.cycle, self._context.clock.monotonic())
+        if refused is not None:
+            self._context.messenger.drop(state, refused)
             return
         earlier, follow = follow, _Follow(Cycle(state), self._context.clock.monotonic())
         self._follow = follow

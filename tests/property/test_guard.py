@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from schemas.canary import is_canary
 from schemas.messages import Command, Contention, State, Verdict
 from schemas.profile import on_profile_scale
+from schemas.runs import Runs
 from schemas.settings import WeightSettings
 from services.guard.core.change_budget import ChangeBudget
 from services.guard.core.regression import compare, find_regression
 from services.guard.core.rules import RULES, WATCHABLE, Bounds, Situation, judge
-from services.guard.core.runs import Runs
 from services.guard.core.state_age import StateAges
 from tests.support.builders import (
     BATCH,

@@ -157,6 +157,27 @@ def test_no_classes_say_nothing():
     assert look(state(classes={}), state(classes={})) == ("unknown", None)
 
 
+def silence(before, then, p99_after=0.1):
+    """What is said when so many pods were silent before and after a change, and the others say these P99s."""
+    was = state(classes={CRITICAL: class_state(latency=latency(0.1, silent_pods=before)), BATCH: batch_state()})
+    now = {CRITICAL: class_state(latency=latency(p99_after, silent_pods=then)), BATCH: batch_state()}
+    return look(was, after(was, classes=now))[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "evidence"),
+    [(0, 0, "keep"), (0, 1, "unknown"), (1, 1, "keep"), (1, 2, "unknown"), (2, 1, "keep"), (3, 0, "keep")],
+)
+def test_good_numbers_are_none_once_more_pods_are_silent_than_before(before, then, evidence):
+    assert silence(before, then) == evidence
+    assert silence(before, then, 0.05) == evidence
+
+
+@pytest.mark.parametrize("then", [0, 1, 5])
+def test_a_regression_stays_one_however_many_pods_are_silent(then):
+    assert silence(0, then, 0.2) == "regressed"
+
+
 # ---- a class that pressure judges, with a ceiling of 0.1 ----
 
 

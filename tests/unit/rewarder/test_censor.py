@@ -372,3 +372,16 @@ def test_a_class_that_left_the_node_did_not_fall_silent():
 def test_the_most_important_class_is_named_by_why_its_latency_is_not_known():
     silent = seen(latency_critical=class_state(latency=rate(0.0)))
     assert reason(cycle(after=silent)) == f"no_latency: {CRITICAL}: few_requests"
+
+
+@pytest.mark.parametrize(
+    ("before", "then", "is_lost"),
+    [(0, 0, False), (0, 1, True), (1, 1, False), (1, 2, True), (2, 1, False), (3, 0, False)],
+)
+def test_a_class_of_which_more_pods_are_silent_after_than_before_has_lost_evidence(before, then, is_lost):
+    """The slowest of a class are often those that do not answer, so the others' numbers are no better for it."""
+    word = looks(latency(silent_pods=before), latency(silent_pods=then))
+    assert word == (LOST if is_lost else None)
+    was = state(classes={**state().classes, CRITICAL: class_state(latency=latency(silent_pods=before))})
+    now = after(was, classes={**was.classes, CRITICAL: class_state(latency=latency(silent_pods=then))})
+    assert reason(cycle(before=was, after=now)) == (f"lost_evidence: {CRITICAL}" if is_lost else None)

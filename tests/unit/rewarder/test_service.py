@@ -304,13 +304,17 @@ async def test_parts_that_come_while_the_earlier_cycle_ends_are_not_lost():
         assert ends(made) == [(1, "censored", "overrun"), (2, "joined", None)]
 
 
-async def test_a_new_run_of_the_collector_ends_the_cycle_of_the_old_one():
+async def test_a_stray_state_is_not_followed_and_a_new_run_of_the_collector_is_after_a_tick_of_silence():
     async with rewarder() as made:
-        await made.inject(state(cycle=9), state(boot="boot2", cycle=1), state(cycle=10))
+        await made.inject(state(cycle=9), state(boot="boot2", cycle=1), state(cycle=900), state(cycle=10))
+        await made.advance(LONGEST)
+        await made.advance(5.0)
+        await made.inject(state(boot="boot2", cycle=2))
         await made.advance(LONGEST)
         assert [(reward.boot, reward.cycle, reward.reason) for reward in made.sent(Reward)] == [
             (BOOT, 9, "overrun"),
-            ("boot2", 1, "no_verdict"),
+            (BOOT, 10, "no_verdict"),
+            ("boot2", 2, "no_verdict"),
         ]
 
 

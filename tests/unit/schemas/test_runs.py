@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.guard.core.runs import Runs
+from schemas.runs import Runs
 
 FAR = 2**63 - 1
 
