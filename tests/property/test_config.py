@@ -135,7 +135,7 @@ def test_arbitrary_flags(overrides):
 
 
 SETTINGS = {
-    "loop.tick_seconds": [4.5, 5.5, 6.0],
+    "loop.tick_seconds": [4.75, 5.5, 6.0],
     "weights.max_weight": [5000, 7000],
     "mode": ["active", "frozen"],
     "bus.password": ["12345", "null", "p #1", "no"],
