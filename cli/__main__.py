@@ -1,7 +1,7 @@
 """`trimtab <verb>`: the list of verbs, and how errors end.
 
-Exit codes: 0 good, 1 an error or a failed check, 2 wrong settings or flags, 3 no bus, 4 no server, 5 port in use,
-6 this machine cannot, 130 interrupted.
+Exit codes: 0 good, 1 an error, a failed check or an order whose effect was not seen, 2 wrong settings or flags, 3 no
+bus, 4 no server, 5 port in use, 6 this machine cannot, 130 interrupted.
 """
 
 import argparse
@@ -47,6 +47,11 @@ VERBS = (
     Verb("demo", "show the loop on this machine"),
     Verb("up", "run the five services together"),
     Verb("tail", "follow the bus"),
+    Verb("mode", "show the mode in force, or order another"),
+    Verb("freeze", "return every original and write nothing until a thaw"),
+    Verb("thaw", "go back to the mode from before the freeze"),
+    Verb("restore", "return every original once"),
+    Verb("creds", "make and show the credentials of the bus"),
     Verb("doctor", "what this machine can do"),
 )
 

@@ -41,7 +41,8 @@ def _ignore(message: AnyMessage) -> None:
 @dataclass(frozen=True)
 class RigOptions:
     """How the rig is set up. `port` 0: any free one. `flags` go to every service. Without `metrics` the agent knows of
-    no metrics endpoint: it steers by what the kernel shows.
+    no metrics endpoint: it steers by what the kernel shows. `access` is the server's file of users and TLS, `bus` how
+    all reach it, but for its address; where `bus` declares no streams, somebody has made them before `start`.
     """
 
     run_dir: Path
@@ -50,6 +51,8 @@ class RigOptions:
     tick_seconds: float = 2.0
     flags: tuple[str, ...] = ()
     metrics: bool = True
+    access: Path | None = None
+    bus: BusSettings = field(default_factory=BusSettings)
 
 
 @dataclass
@@ -78,7 +81,7 @@ class Rig:
         set_aside(run_dir)
         for folder in ("logs", "records"):
             (run_dir / folder).mkdir(parents=True, exist_ok=True)
-        self.server = EmbeddedServer(run_dir / "nats", self.options.port)
+        self.server = EmbeddedServer(run_dir / "nats", self.options.port, self.options.access)
         self.fleet = Fleet(
             run_dir / "trimtab.yaml", run_dir, flags=self.options.flags, place=self.stage.place, inherit_settings=False
         )
@@ -97,7 +100,8 @@ class Rig:
         await self.stage.open(self.options.run_dir)
         self.originals = self.stage.weights()
         write_config(self.stage, self.options, self.url)
-        self.bus = await connect(BusSettings(url=self.url), "trimtab-rig", ignore_events)
+        settings = msgspec.structs.replace(self.options.bus, url=self.url)
+        self.bus = await connect(settings, "trimtab-rig", ignore_events)
         await self.bus.subscribe(f"{ROOT}.>", self._hear, limit=10_000)
         await self.fleet.start()
         await self._until_ready()
@@ -209,7 +213,7 @@ def write_config(stage: Stage, options: RigOptions, url: str) -> None:
     ]
     _write(run_dir / "workloads.yaml", msgspec.yaml.encode({"workloads": workloads}).decode())
     config = common_settings(tick, options.seed)
-    config["bus"] = {"url": url}
+    config["bus"] = msgspec.to_builtins(msgspec.structs.replace(options.bus, url=url))
     config["http"] = {"base_port": _free_ports(len(SERVICES))}
     config["host"] = {
         "cgroup_root": stage.host.cgroup_root,
@@ -244,7 +248,7 @@ def common_settings(tick_seconds: float, seed: int) -> dict[str, Any]:
             "batch": {"kind": "throughput"},
         },
         "collector": {
-            "scrape_timeout_seconds": round(min(1.0, tick * 0.2), 3),
+            "scrape_timeout_seconds": round(min(1.0, tick * 0.18), 3),
             "max_window_seconds": round(6 * tick, 3),
             "min_requests": _MIN_REQUESTS,
         },

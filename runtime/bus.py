@@ -1,6 +1,7 @@
-"""The bus as the services see it: a protocol of five calls, so that tests run offline and NATS stays at one edge.
+"""The bus as the services see it: a protocol of a few calls, so that tests run offline and NATS stays at one edge.
 
-Control path: `publish` and `subscribe`, fresh or nothing. Learning path: `consume`, durable with explicit ack.
+Control path: `publish` and `subscribe`, fresh or nothing. Learning path: `consume`, durable with explicit ack. Orders:
+`publish_stored`, and `watch_entry` for those that are given as an entry of a key-value bucket.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,26 @@ class Received(NamedTuple):
     payload: bytes
 
 
+class Stored(NamedTuple):
+    """One message as a stream keeps it. `stored_ns` is the server's wall time, in nanoseconds since the Unix epoch."""
+
+    payload: bytes
+    stored_ns: int
+
+
+class Entry(NamedTuple):
+    """One value of a key in a bucket; `None` where the key was deleted. `revision` grows within the life of a bucket,
+    `created_ns` is the server's wall time, in nanoseconds since the Unix epoch.
+    """
+
+    key: str
+    value: bytes | None
+    revision: int
+    created_ns: int
+
+
 Handler: TypeAlias = Callable[[Received], Awaitable[None]]
+EntryHandler: TypeAlias = Callable[[Entry], Awaitable[None]]
 
 
 class Subscription(Protocol):
@@ -44,6 +64,12 @@ class Bus(Protocol):
         """
         ...
 
+    async def publish_stored(self, subject: str, payload: bytes, *, msg_id: str, stream: str) -> None:
+        """Sends at once and returns when `stream` has it (a repeated `msg_id` counts). BusError when it does not say
+        so: whoever listens may have heard it all the same.
+        """
+        ...
+
     async def subscribe(self, subject: str, handler: Handler, *, limit: int = 256) -> Subscription:
         """Calls `handler` for each message, one at a time; beyond `limit` waiting ones the newest are dropped and
         counted.
@@ -58,6 +84,23 @@ class Bus(Protocol):
 
     async def last(self, stream: str, subject: str, limit: int) -> list[bytes]:
         """Up to `limit` newest stored payloads of `subject`, oldest first; BusError when the stream does not answer."""
+        ...
+
+    async def stored(self, stream: str, subject: str, limit: int) -> list[Stored]:
+        """As `last`, with the time at which each was stored."""
+        ...
+
+    async def kept_since_ns(self, stream: str) -> int:
+        """When the oldest message that the stream still has was stored, or would have been if all were too old; 0 if
+        it has all that it ever had. BusError when the stream does not answer.
+        """
+        ...
+
+    async def watch_entry(self, bucket: str, key: str, handler: EntryHandler) -> Subscription:
+        """Calls `handler` for the present value of `key`, if there is one, and for every later one that the bucket
+        still holds when we come to it, one at a time and in order. Across lost connections, and lost buckets; a value
+        is handed again, after a pause, while the handler raises BusError.
+        """
         ...
 
     async def close(self) -> None:

@@ -30,7 +30,7 @@ from schemas.messages import Heartbeat, Mode
 from schemas.settings import Section, Shared
 
 STOP_SECONDS = 10.0
-_COUNTED = {"slow_consumer": "overflow", "handler_failed": "handler_failed"}
+_COUNTED = {"slow_consumer": "overflow", "handler_failed": "handler_failed", "replayed": "replayed"}
 
 
 @dataclass

@@ -1,15 +1,18 @@
 """A bus inside one process, for tests and for the lab: subjects with wildcards, streams that keep everything."""
 
 import asyncio
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from runtime.bus import Handler, Received
-from runtime.errors import BusDown
+from runtime.bus import Entry, EntryHandler, Handler, Received, Stored
+from runtime.errors import BusDown, BusError
 from runtime.turns import Turns, end
 
 _MAX_DELIVER: Final = 5
+_RETRY_SECONDS: Final = 0.01
 
 
 def matches(pattern: str, subject: str) -> bool:
@@ -76,25 +79,81 @@ class _Subscription:
             self.durable.acked.add(number)
 
 
-class MemoryBus:
-    """The `Bus` protocol in memory. `partition` cuts it off; `history` holds all that was published."""
+class _Watcher:
+    """The values of one key, from the present one on."""
 
-    def __init__(self) -> None:
+    def __init__(self, bus: "MemoryBus", where: tuple[str, str], handler: EntryHandler) -> None:
+        self._bus = bus
+        self._where = where
+        self._handler = handler
+        self._turns = Turns()
+        present = bus.entries(*where)
+        self._heard = present[-1].revision - 1 if present else 0
+        self.changed = asyncio.Event()
+        self._task = asyncio.create_task(self._work())
+
+    async def stop(self) -> None:
+        """Ends it; a handler that runs is left to finish."""
+        self._bus.watchers.discard(self)
+        await end(self._task)
+        await self._turns.finish()
+
+    async def _work(self) -> None:
+        while True:
+            self.changed.clear()
+            later = [entry for entry in self._bus.entries(*self._where) if entry.revision > self._heard]
+            if later and self._bus.connected:
+                await self._turns.take(self._handle(later[0]))
+            else:
+                await self.changed.wait()
+
+    async def _handle(self, entry: Entry) -> None:
+        try:
+            await self._handler(entry)
+        except BusError:
+            await asyncio.sleep(_RETRY_SECONDS)
+            return
+        except Exception as error:  # noqa: BLE001 - one bad value must not end the watch
+            self._bus.errors.append(error)
+        self._heard = entry.revision
+
+
+class MemoryBus:
+    """The `Bus` protocol in memory. `partition` cuts it off; `history` holds all that was published; `now_ns` is the
+    clock of its server.
+    """
+
+    def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._now_ns = now_ns
         self.subscriptions: set[_Subscription] = set()
+        self.watchers: set[_Watcher] = set()
         self.history: list[Received] = []
         self.errors: list[Exception] = []
         self.dropped = 0
-        self.partition = False
         self.ended_partitions = 0
+        self._partition = False
         self._closed = False
         self._seen_ids: set[str] = set()
         self._stored: list[Received] = []
+        self._stored_ns: list[int] = []
+        self._let_go = 0
+        self._entries: list[tuple[str, Entry]] = []
         self._durables: dict[str, _Durable] = {}
 
     @property
     def connected(self) -> bool:
         """True unless partitioned or closed."""
-        return not self.partition and not self._closed
+        return not self._partition and not self._closed
+
+    @property
+    def partition(self) -> bool:
+        """Whether it is cut off."""
+        return self._partition
+
+    @partition.setter
+    def partition(self, is_cut: bool) -> None:
+        self._partition = is_cut
+        self._wake_watchers()
 
     @property
     def reconnects(self) -> int:
@@ -110,7 +169,7 @@ class MemoryBus:
         is_new = msg_id is None or msg_id not in self._seen_ids
         number = len(self._stored)
         if is_new:
-            self._stored.append(received)
+            self._keep(received)
             if msg_id is not None:
                 self._seen_ids.add(msg_id)
         for subscription in list(self.subscriptions):
@@ -119,7 +178,27 @@ class MemoryBus:
 
     def store(self, subject: str, payload: bytes) -> None:
         """What others published and nobody here heard."""
-        self._stored.append(Received(subject, payload))
+        self._keep(Received(subject, payload))
+
+    def let_go(self, count: int) -> None:
+        """The store is full: its oldest messages are gone."""
+        self._let_go = max(self._let_go, count)
+
+    def put_entry(self, bucket: str, key: str, value: bytes | None) -> Entry:
+        """What others put into a bucket; `None` deletes."""
+        revision = 1 + sum(name == bucket for name, _ in self._entries)
+        entry = Entry(key, value, revision, self._now_ns())
+        self._entries.append((bucket, entry))
+        self._wake_watchers()
+        return entry
+
+    def entries(self, bucket: str, key: str) -> list[Entry]:
+        """All values of a key, oldest first."""
+        return [entry for name, entry in self._entries if (name, entry.key) == (bucket, key)]
+
+    async def publish_stored(self, subject: str, payload: bytes, *, msg_id: str, stream: str) -> None:  # noqa: ARG002
+        """Publishes: what is published is stored."""
+        await self.publish(subject, payload, msg_id=msg_id)
 
     async def subscribe(self, subject: str, handler: Handler, *, limit: int = 256) -> _Subscription:
         """Calls `handler` for each message published from now on."""
@@ -135,16 +214,42 @@ class MemoryBus:
                 subscription.offer(received, number)
         return subscription
 
-    async def last(self, stream: str, subject: str, limit: int) -> list[bytes]:  # noqa: ARG002 - one store for all
+    async def last(self, stream: str, subject: str, limit: int) -> list[bytes]:
         """Up to `limit` newest stored payloads of `subject`, oldest first."""
-        found = [item.payload for item in self._stored if matches(subject, item.subject)]
+        return [item.payload for item in await self.stored(stream, subject, limit)]
+
+    async def stored(self, stream: str, subject: str, limit: int) -> list[Stored]:  # noqa: ARG002 - one store for all
+        """Up to `limit` newest stored messages of `subject`, oldest first."""
+        kept = list(zip(self._stored, self._stored_ns, strict=True))[self._let_go :]
+        found = [Stored(item.payload, at) for item, at in kept if matches(subject, item.subject)]
         return found[-limit:] if limit > 0 else []
+
+    async def kept_since_ns(self, stream: str) -> int:  # noqa: ARG002 - one store for all
+        """When the oldest message that is still there was stored; 0 if all are."""
+        kept = self._stored_ns[self._let_go :]
+        return (kept[0] if kept else self._now_ns()) if self._let_go else 0
+
+    async def watch_entry(self, bucket: str, key: str, handler: EntryHandler) -> _Watcher:
+        """Calls `handler` for the present value of `key` and for every later one."""
+        watcher = _Watcher(self, (bucket, key), handler)
+        self.watchers.add(watcher)
+        return watcher
 
     async def close(self) -> None:
         """Ends every subscription."""
         self._closed = True
         for subscription in list(self.subscriptions):
             await subscription.stop()
+        for watcher in list(self.watchers):
+            await watcher.stop()
+
+    def _keep(self, received: Received) -> None:
+        self._stored.append(received)
+        self._stored_ns.append(self._now_ns())
+
+    def _wake_watchers(self) -> None:
+        for watcher in self.watchers:
+            watcher.changed.set()
 
     def _add(self, subscription: _Subscription) -> _Subscription:
         self.subscriptions.add(subscription)

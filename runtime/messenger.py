@@ -2,18 +2,25 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from runtime.bus import Bus, Received, Subscription
+from runtime.bus import Bus, Entry, Received, Subscription
 from runtime.clock import Clock
 from runtime.errors import BusError
 from runtime.logs import Log
 from runtime.metrics import CommonMetrics
 from schemas.codec import DecodeError, EncodeError, decode_as, encode
 from schemas.messages import AnyMessage, CollectRequest, Heartbeat
-from schemas.subjects import heartbeat_subject, kind_of, message_id, rpc_subject, subject, subject_of
+from schemas.subjects import heartbeat_subject, kind_of, message_id, node_token, rpc_subject, subject, subject_of
 
 M = TypeVar("M", bound=AnyMessage)
+
+
+class Dated(NamedTuple, Generic[M]):
+    """A stored message and the server's wall time, in nanoseconds, when it was stored."""
+
+    message: M
+    stored_ns: int
 
 
 class Messenger:
@@ -51,6 +58,13 @@ class Messenger:
         self._metrics.published.labels(kind).inc()
         return True
 
+    async def send_stored(self, message: AnyMessage, stream: str) -> None:
+        """Publishes and returns when `stream` has it. Raises BusError when it does not say so, EncodeError for what
+        cannot leave.
+        """
+        await self._bus.publish_stored(subject_of(message), encode(message), msg_id=message_id(message), stream=stream)
+        self._metrics.published.labels(kind_of(message)).inc()
+
     async def listen(self, kind: type[M], handler: Callable[[M], Awaitable[None]], *, service: str = "*") -> None:
         """Calls `handler` for each message of `kind` for this node; heartbeats can be of one service only."""
         tag = str(kind.__struct_config__.tag)
@@ -72,14 +86,24 @@ class Messenger:
 
     async def history(self, stream: str, kind: type[M], limit: int) -> list[M]:
         """Up to `limit` newest stored messages of `kind`, oldest first; what cannot be read is counted and left out."""
-        tag = str(kind.__struct_config__.tag)
-        found: list[M] = []
-        for payload in await self._bus.last(stream, subject(tag, self.node), limit):
-            try:
-                found.append(decode_as(payload, kind))
-            except DecodeError as error:
-                self._drop(tag, "decode", 0, str(error))
-        return found
+        where = subject(str(kind.__struct_config__.tag), self.node)
+        payloads = await self._bus.last(stream, where, limit)
+        return [message for payload in payloads if (message := self._read(payload, kind)) is not None]
+
+    async def dated_history(self, stream: str, kind: type[M], limit: int) -> list[Dated[M]]:
+        """As `history`, with the time at which each was stored."""
+        where = subject(str(kind.__struct_config__.tag), self.node)
+        found = await self._bus.stored(stream, where, limit)
+        read = [(self._read(item.payload, kind), item.stored_ns) for item in found]
+        return [Dated(message, stored_ns) for message, stored_ns in read if message is not None]
+
+    async def kept_since_ns(self, stream: str) -> int:
+        """When the oldest message that the stream still has was stored; 0 if it has all that it ever had."""
+        return await self._bus.kept_since_ns(stream)
+
+    async def watch_entry(self, bucket: str, handler: Callable[[Entry], Awaitable[None]]) -> None:
+        """Calls `handler` for the present and every later value of this node's key in a bucket."""
+        self._subscriptions.append(await self._bus.watch_entry(bucket, node_token(self.node), handler))
 
     async def stop(self) -> None:
         """Ends all subscriptions."""
@@ -112,6 +136,13 @@ class Messenger:
             self._metrics.handle.labels(tag).observe(time.perf_counter() - started)
 
         return read
+
+    def _read(self, payload: bytes, kind: type[M]) -> M | None:
+        try:
+            return decode_as(payload, kind)
+        except DecodeError as error:
+            self._drop(str(kind.__struct_config__.tag), "decode", 0, str(error))
+            return None
 
     def _drop(self, kind: str, reason: str, cycle: int, detail: str) -> None:
         self._metrics.dropped.labels(kind, reason).inc()

@@ -51,11 +51,14 @@ def check_port_free(port: int, what: str, remedy: str) -> None:
 
 
 class EmbeddedServer:
-    """One nats-server child. `url` is where it answers."""
+    """One nats-server child. `url` is where it answers. `access` is a file with users and TLS, as `trimtab creds init`
+    makes it; without one everybody on this machine may do everything.
+    """
 
-    def __init__(self, directory: Path, port: int = 0) -> None:
+    def __init__(self, directory: Path, port: int = 0, access: Path | None = None) -> None:
         self._directory = directory
         self._port = port
+        self._access = access
         self.child: Child | None = None
         self.url = ""
         self.log = directory / "nats-server.log"
@@ -101,7 +104,17 @@ class EmbeddedServer:
             f"ports_file_dir: {json.dumps(str(self._directory))}\n"
             f"jetstream {{\n  store_dir: {store}\n  max_memory_store: 64MB\n  max_file_store: 4GB\n}}\n"
             'max_payload: 1MB\nwrite_deadline: "2s"\nlame_duck_duration: "30s"\nlame_duck_grace_period: "1s"\n'
+            f"{self._users()}"
         )
+
+    def _users(self) -> str:
+        """Copied rather than included: the server includes no path with a quote in it."""
+        if self._access is None:
+            return ""
+        try:
+            return self._access.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ServerError(f"nats-server: {self._access}: {error.strerror}; name a file of users") from error
 
     async def _port_written(self) -> int:
         while True:

@@ -31,7 +31,28 @@ class BusSettings(Section, frozen=True, kw_only=True):
     """Credentials, where the server wants them; better a file:"""
 
     nkey_seed_file: str | None = None
+    """File with the seed of an NKey, as `trimtab creds init` makes it. `{service}` in it is the service's name, or
+    `operator` for the verbs of `trimtab`: one configuration then serves all five."""
+
     credentials_file: str | None = None
+    """File with a user's JWT and seed (`.creds`), for servers with accounts; `{service}` as above."""
+
+    inbox_prefix: str | None = None
+    """Where answers arrive: the subject that this credential alone may read; `{service}` as above. None: one by the
+    connection's name, for servers without permissions."""
+
+    tls_ca_file: str | None = None
+    """PEM file with the certificates that may vouch for the server. Setting it makes TLS a must: a server that offers
+    none is refused. None: TLS only if the server asks for it, with the system's certificates."""
+
+    tls_cert_file: str | None = None
+    """PEM file with our own certificate, for servers that want one."""
+
+    tls_key_file: str | None = None
+    """Its key. None: it is in the same file."""
+
+    tls_server_name: str | None = None
+    """The name that the server's certificate must bear. None: the one in `url`."""
 
     connect_timeout_seconds: Seconds = 10.0
     """Seconds to wait for the first connection before giving up. 10: a server that starts beside us is up by then."""

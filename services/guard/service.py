@@ -26,6 +26,7 @@ from services.guard.core.regression import Regression, find_regression
 from services.guard.core.rules import Judgement, Situation, judge
 from services.guard.core.state_age import StateAges
 from services.guard.metrics import GuardMetrics
+from services.guard.mode_entry import ModeEntries
 from services.guard.orders import Orders
 
 _MODES: tuple[Mode, ...] = ("shadow", "canary", "active", "frozen")
@@ -102,6 +103,7 @@ class GuardService:
         await messenger.listen(Actuation, self._on_actuation)
         await messenger.listen(Action, self._on_action)
         await messenger.listen(State, self._on_state)
+        await ModeEntries(self._context).start()
 
     async def _take_up(self) -> None:
         clock, messenger = self._context.clock, self._context.messenger

@@ -1,18 +1,20 @@
 """One behaviour on two buses, and what only a bus on a network can do wrong."""
 
 import asyncio
+import os
 import re
 import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
 
 import runtime.nats_bus
-from runtime.bus import Bus, Received
+from runtime.bus import Bus, Entry, Received
 from runtime.errors import BusDown, BusError, BusUnreachable, ConfigError
 from runtime.memory_bus import MemoryBus
 from runtime.nats_bus import NatsBus, connect, ignore_events
@@ -37,6 +39,19 @@ def quick(url: str, **fields) -> BusSettings:
     return BusSettings(**{"url": url, "reconnect_wait_seconds": 0.02, "connect_timeout_seconds": 5.0, **fields})
 
 
+MODE = "trimtab-mode"
+
+
+class Values(Heard[Entry]):
+    """A handler of entries that remembers them."""
+
+    async def __call__(self, entry: Entry) -> None:
+        self.add(entry)
+
+    async def until_values(self, *values: bytes | None) -> list[Entry]:
+        return await self.until(lambda got: [entry.value for entry in got] == list(values))
+
+
 class Inbox(Heard[bytes]):
     """A handler that remembers payloads."""
 
@@ -53,19 +68,35 @@ class World:
 
     bus: Bus
     dropped: Callable[[], int]
+    put: Callable[[str, bytes | None], Awaitable[int]]
 
 
 @pytest.fixture(params=["memory", "nats"])
 async def world(request, nats_server) -> AsyncIterator[World]:
     if request.param == "memory":
         memory = MemoryBus()
-        yield World(memory, lambda: memory.dropped)
+
+        async def remember(key: str, value: bytes | None) -> int:
+            return memory.put_entry(MODE, key, value).revision
+
+        yield World(memory, lambda: memory.dropped, remember)
         await memory.close()
         return
     events: list[Event] = []
     bus = await connect(quick(nats_server.url), "world", lambda event, detail: events.append((event, detail)))
-    yield World(bus, lambda: [event for event, _ in events].count("slow_consumer"))
+    yield World(
+        bus, lambda: [event for event, _ in events].count("slow_consumer"), lambda key, value: put(bus, key, value)
+    )
     await bus.close()
+
+
+async def put(bus: NatsBus, key: str, value: bytes | None) -> int:
+    """What `nats kv put` and `nats kv del` do; the revision, 0 of a deletion."""
+    bucket = await bus.jetstream.key_value(MODE)
+    if value is not None:
+        return await bucket.put(key, value)
+    await bucket.delete(key)
+    return 0
 
 
 async def test_a_subscriber_hears_what_is_published_from_now_on_in_order(world, node):
@@ -284,6 +315,121 @@ async def test_last_of_nothing_is_empty(world, node):
     assert await world.bus.last(AUDIT, subject("command", node), 10) == []
 
 
+async def test_what_was_published_to_be_stored_is_stored_when_it_returns_and_heard_once(world, node):
+    where, inbox = subject("command", node), Inbox()
+    await world.bus.subscribe(where, inbox)
+    for number in range(3):
+        await world.bus.publish_stored(where, b"%d" % number, msg_id=f"{node}.{number}", stream=AUDIT)
+        assert len(await world.bus.last(AUDIT, where, 10)) == number + 1
+    await world.bus.publish_stored(where, b"2", msg_id=f"{node}.2", stream=AUDIT)
+    assert await world.bus.last(AUDIT, where, 10) == [b"0", b"1", b"2"]
+    assert await inbox.until(lambda got: len(got) == 4) == [b"0", b"1", b"2", b"2"]
+
+
+async def test_stored_messages_say_when_they_were_stored(world, node):
+    where, before = subject("command", node), time.time_ns() - 1_000_000_000
+    for payload in (b"1", b"2"):
+        await world.bus.publish_stored(where, payload, msg_id=f"{node}.{payload!r}", stream=AUDIT)
+    found = await world.bus.stored(AUDIT, where, 10)
+    assert [item.payload for item in found] == [b"1", b"2"]
+    assert before < found[0].stored_ns <= found[1].stored_ns < time.time_ns() + 1_000_000_000
+    assert [item.payload for item in await world.bus.stored(AUDIT, where, 1)] == [b"2"]
+
+
+async def test_a_stream_that_let_go_of_nothing_was_kept_since_ever(world, node):
+    await world.bus.publish_stored(subject("command", node), b"1", msg_id=f"{node}.1", stream=AUDIT)
+    assert await world.bus.kept_since_ns(AUDIT) == 0
+
+
+async def test_a_watcher_hears_the_present_value_and_every_later_one_and_no_earlier_one(world, node):
+    key, values = node.replace(".", "_"), Values()
+    await world.put(key, b"past")
+    present = await world.put(key, b"present")
+    await world.bus.watch_entry(MODE, key, values)
+    await values.until_values(b"present")
+    await world.put("another-node", b"other")
+    later = [await world.put(key, b"%d" % number) for number in range(3)]
+    found = await values.until_values(b"present", b"0", b"1", b"2")
+    assert [entry.revision for entry in found] == [present, *later]
+    assert {entry.key for entry in found} == {key}
+    assert found == sorted(found, key=lambda entry: entry.created_ns)
+    assert abs(found[0].created_ns - time.time_ns()) < 60 * 10**9
+
+
+async def test_a_watcher_of_nothing_hears_the_first_value(world, node):
+    values = Values()
+    await world.bus.watch_entry(MODE, node.replace(".", "_"), values)
+    await world.put(node.replace(".", "_"), b"first")
+    await values.until_values(b"first")
+
+
+async def test_a_deleted_key_is_a_value_of_none_and_life_goes_on(world, node):
+    key, values = node.replace(".", "_"), Values()
+    await world.bus.watch_entry(MODE, key, values)
+    for value in (b"1", None, b"2"):
+        await world.put(key, value)
+    await values.until_values(b"1", None, b"2")
+
+
+async def test_two_watchers_of_a_key_each_hear_everything(world, node):
+    key, first, second = node.replace(".", "_"), Values(), Values()
+    await world.bus.watch_entry(MODE, key, first)
+    await world.bus.watch_entry(MODE, key, second)
+    await world.put(key, b"x")
+    await first.until_values(b"x")
+    await second.until_values(b"x")
+
+
+async def test_a_value_is_handed_again_while_the_bus_fails_its_handler_and_none_overtakes_it(world, node):
+    key, values, refusals = node.replace(".", "_"), Values(), [BusError("no audit")] * 2
+
+    async def fragile(entry: Entry) -> None:
+        if refusals:
+            raise refusals.pop()
+        await values(entry)
+
+    await world.bus.watch_entry(MODE, key, fragile)
+    for value in (b"1", b"2"):
+        await world.put(key, value)
+    await values.until_values(b"1", b"2")
+
+
+async def test_a_value_whose_handler_fails_otherwise_costs_itself_only(world, node):
+    key, values = node.replace(".", "_"), Values()
+
+    async def fragile(entry: Entry) -> None:
+        if entry.value == b"bad":
+            raise ValueError("nonsense")
+        await values(entry)
+
+    await world.bus.watch_entry(MODE, key, fragile)
+    for value in (b"bad", b"good"):
+        await world.put(key, value)
+    await values.until_values(b"good")
+
+
+async def test_a_stopped_watcher_finishes_the_value_at_work_and_hears_no_more(world, node):
+    key, values, entered, leave = node.replace(".", "_"), Values(), asyncio.Event(), asyncio.Event()
+
+    async def slow(entry: Entry) -> None:
+        entered.set()
+        await leave.wait()
+        await values(entry)
+
+    watcher = await world.bus.watch_entry(MODE, key, slow)
+    await world.put(key, b"1")
+    await entered.wait()
+    stopping = asyncio.create_task(watcher.stop())
+    await asyncio.sleep(0)
+    leave.set()
+    await stopping
+    fence = Values()
+    await world.put(key, b"2")
+    await world.bus.watch_entry(MODE, key, fence)
+    await fence.until_values(b"2")
+    await values.until_values(b"1")
+
+
 async def test_a_closed_bus_is_down(world, node):
     await world.bus.close()
     assert not world.bus.connected
@@ -458,6 +604,130 @@ async def test_na_01_learning_goes_on_after_the_server_was_killed(told, fresh_se
     assert all("learner was lost and is made again" in detail for detail in gaps)
 
 
+@pytest.mark.parametrize("keep_store", [True, False])
+async def test_a_watcher_goes_on_after_the_server_was_killed(told, fresh_server, node, keep_store):
+    bus, events = told
+    values = Values()
+    await bus.watch_entry(MODE, "k", values)
+    for value in (b"0", b"1"):
+        await put(bus, "k", value)
+    await values.until_values(b"0", b"1")
+    await lose(fresh_server, keep_store=keep_store)
+    await events.until(heard_event("disconnected"))
+    await fresh_server.start()
+    other = await connect(quick(fresh_server.url), "gitops", ignore_events)  # declares the bucket where it was lost
+    await put(other, "k", b"2")
+    await values.until_values(b"0", b"1", b"2")
+    await put(other, "k", b"3")
+    await values.until_values(b"0", b"1", b"2", b"3")
+    await other.close()
+
+
+async def test_a_watcher_hears_what_was_put_while_its_connection_was_down(told, fresh_server, node):
+    """The server lives; the watcher's connection is cut and comes back."""
+    bus, events = told
+    values = Values()
+    await bus.watch_entry(MODE, "k", values)
+    await put(bus, "k", b"1")
+    await values.until_values(b"1")
+    other = await connect(quick(fresh_server.url), "gitops", ignore_events)
+    bus._client._transport.close()
+    for value in (b"2", b"3"):
+        await put(other, "k", value)
+    await events.until(heard_event("reconnected"))
+    await values.until_values(b"1", b"2", b"3")
+    await other.close()
+
+
+async def test_a_watcher_that_found_no_value_misses_none_that_came_while_its_connection_was_down(told, fresh_server):
+    bus, events = told
+    values = Values()
+    await put(bus, "another", b"0")
+    await bus.watch_entry(MODE, "k", values)
+    while not await bus.jetstream.consumers_info(f"KV_{MODE}"):
+        await asyncio.sleep(0.01)
+    other = await connect(quick(fresh_server.url), "gitops", ignore_events)
+    bus._client._transport.close()
+    for value in (b"1", b"2"):
+        await put(other, "k", value)
+    await events.until(heard_event("reconnected"))
+    await values.until_values(b"1", b"2")
+    await other.close()
+
+
+async def test_what_fails_a_watchers_handler_again_and_again_is_told_once(told):
+    bus, events = told
+    values, refusals = Values(), [BusError("no audit")] * 5
+
+    async def fragile(entry: Entry) -> None:
+        if refusals:
+            raise refusals.pop()
+        await values(entry)
+
+    await bus.watch_entry(MODE, "k", fragile)
+    await put(bus, "k", b"1")
+    await values.until_values(b"1")
+    errors = [detail for event, detail in events.items if event == "error"]
+    assert errors == [f"entry {MODE}/k: BusError: no audit"]
+    assert len(await bus.jetstream.consumers_info(f"KV_{MODE}")) == 1
+
+
+async def test_a_watcher_whose_consumer_was_deleted_makes_another_and_misses_nothing(told, node):
+    bus, _ = told
+    values = Values()
+    await bus.watch_entry(MODE, "k", values)
+    await put(bus, "k", b"1")
+    await values.until_values(b"1")
+    for consumer in await bus.jetstream.consumers_info(f"KV_{MODE}"):
+        await bus.jetstream.delete_consumer(f"KV_{MODE}", consumer.name)
+    for value in (b"2", b"3"):
+        await put(bus, "k", value)
+    await values.until_values(b"1", b"2", b"3")
+
+
+async def test_a_watcher_waits_for_a_bucket_that_is_not_there_yet_and_says_so_once(told, node):
+    bus, events = told
+    values = Values()
+    await bus.watch_entry("later", "k", values)
+    await events.until(heard_event("error"))
+    await bus.jetstream.create_key_value(bucket="later")
+    await (await bus.jetstream.key_value("later")).put("k", b"1")
+    await values.until_values(b"1")
+    errors = [detail for event, detail in events.items if event == "error"]
+    assert len(errors) == 1
+    assert errors[0].startswith("entry later/k: NotFoundError")
+
+
+async def test_what_no_stream_stores_is_told_to_who_wants_it_stored(told, node):
+    bus, _ = told
+    with pytest.raises(BusError, match=rf"{AUDIT}: nowhere\.at\.all was not stored \(NoStreamResponseError"):
+        await bus.publish_stored("nowhere.at.all", b"x", msg_id="1", stream=AUDIT)
+    with pytest.raises(BusError, match=f"{AUDIT}: .* was not stored .*expected stream does not match"):
+        await bus.publish_stored(subject("state", node), b"x", msg_id="2", stream=AUDIT)
+
+
+async def test_while_disconnected_nothing_is_stored_and_nothing_arrives_later(told, fresh_server, node):
+    bus, events = told
+    await lose(fresh_server, keep_store=True)
+    await events.until(heard_event("disconnected"))
+    with pytest.raises(BusDown, match=r"not connected to nats://127\.0\.0\.1"):
+        await bus.publish_stored(subject("command", node), b"stale", msg_id="1", stream=AUDIT)
+
+
+async def test_a_stream_that_let_go_of_its_oldest_says_since_when_it_is_whole(told, node):
+    bus, _ = told
+    where = subject("state", node)
+    for number in range(3):
+        await bus.publish_stored(where, b"%d" % number, msg_id=str(number), stream=STATE)
+    times = [item.stored_ns for item in await bus.stored(STATE, where, 3)]
+    await bus.jetstream.purge_stream(STATE, seq=2)
+    assert abs(await bus.kept_since_ns(STATE) - times[1]) < 10_000
+    await bus.jetstream.purge_stream(STATE)
+    assert abs(time.time_ns() - 7 * 86_400 * 10**9 - await bus.kept_since_ns(STATE)) < 60 * 10**9
+    with pytest.raises(BusError, match="NOSUCH: its oldest message cannot be read"):
+        await bus.kept_since_ns("NOSUCH")
+
+
 async def test_na_01_a_consumer_that_was_deleted_comes_back_and_misses_nothing(told, node):
     bus, events = told
     where, inbox = subject("reward", node), Inbox()
@@ -492,6 +762,7 @@ async def test_na_01_streams_come_back_even_if_jetstream_is_not_ready_at_once(to
 async def test_no_answer_is_not_an_empty_history(fresh_server, node):
     bus = await connect(quick(fresh_server.url, request_timeout_seconds=0.2), "asker", ignore_events)
     fresh_server.child.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, fresh_server.child.process.pid, os.WSTOPPED | os.WNOWAIT)  # until its last thread stands still
     try:
         with pytest.raises(BusError, match=f"{AUDIT}: .* cannot be read"):
             await bus.last(AUDIT, subject("command", node), 200)
@@ -557,7 +828,7 @@ async def test_wrong_credentials_are_told_without_being_shown(tmp_path, credenti
         assert "wrong" not in text
         if credentials:
             assert "refuses these credentials" in text
-            assert "set bus.user and bus.password" in text
+            assert "set bus.nkey_seed_file, bus.credentials_file, bus.user and bus.password, or bus.token" in text
         right = {"user": "me", "password": "hunter2"}
         bus = await connect(quick(url, **right), "right", ignore_events)
         await bus.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import runtime.nats_server
-from runtime.errors import ConfigError, PortInUse, ServerError
+from runtime.errors import BusUnreachable, ConfigError, PortInUse, ServerError
 from runtime.nats_bus import connect, ignore_events
 from runtime.nats_server import HOST, EmbeddedServer, check_port_free, find_binary
 from runtime.settings import BusSettings
@@ -50,6 +50,38 @@ async def test_it_answers_at_its_url_on_loopback_and_leaves_no_process(tmp_path)
     await server.stop()
     assert not server.alive
     assert gone(pid)
+
+
+def listens_at(port: int) -> set[str]:
+    """The local addresses at which something listens on a port, as the kernel writes them."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            _, local, _, state = line.split()[:4]
+            address, _, number = local.partition(":")
+            if int(number, 16) == port and state == "0A":
+                found.add(address)
+    return found
+
+
+async def test_it_listens_on_loopback_and_nowhere_else(tmp_path):
+    server = EmbeddedServer(tmp_path)
+    url = await server.start()
+    assert listens_at(int(url.rpartition(":")[2])) == {"0100007F"}
+    await server.stop()
+
+
+async def test_a_file_of_users_is_taken_wherever_it_lies(tmp_path):
+    access = tmp_path / 'it\'s "here"' / "access.conf"
+    access.parent.mkdir()
+    access.write_text("authorization { token: letmein }\n")
+    server = EmbeddedServer(tmp_path / "nats", access=access)
+    url = await server.start()
+    with pytest.raises(BusUnreachable, match="refuses these credentials"):
+        await connect(BusSettings(url=url, connect_timeout_seconds=0.5), "x", ignore_events)
+    bus = await connect(BusSettings(url=url.replace("//", "//letmein@")), "x", ignore_events)
+    await bus.close()
+    await server.stop()
 
 
 async def test_started_again_it_has_the_same_address_and_what_was_stored(tmp_path, node):

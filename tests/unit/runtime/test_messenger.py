@@ -3,6 +3,7 @@ import json
 import pytest
 
 from runtime.clock import ManualClock, settle
+from runtime.errors import BusDown
 from runtime.logs import get_log
 from runtime.memory_bus import MemoryBus
 from runtime.messenger import Messenger
@@ -187,3 +188,43 @@ async def test_a_reader_can_count_what_it_decided_not_to_use(station):
     verdict = Verdict(node=NODE, boot="b", cycle=1, at=START_NS, outcome="late", execute=False, mode="active")
     station.messenger.drop(verdict, "late")
     assert station.count("messages_dropped_total", kind="verdict", reason="late") == 1
+
+
+async def test_what_must_be_stored_is_sent_once_with_its_id_and_counted(station):
+    await station.messenger.listen(Action, station.hear)
+    for _ in range(2):
+        await station.messenger.send_stored(action(), "any")
+    await settle()
+    assert await station.bus.last("any", subject("action", NODE), 10) == [encode(action())]
+    assert station.heard == [action(), action()]
+    assert station.count("messages_published_total", kind="action") == 2
+
+
+async def test_what_must_be_stored_and_cannot_be_is_an_error(station):
+    station.bus.partition = True
+    with pytest.raises(BusDown):
+        await station.messenger.send_stored(action(), "any")
+    assert station.count("messages_published_total", kind="action") == 0
+
+
+async def test_a_dated_history_says_when_and_leaves_out_what_cannot_be_read(station):
+    station.bus.store(subject("action", NODE), encode(action(1)))
+    station.bus.store(subject("action", NODE), b"{")
+    station.bus.store(subject("action", NODE), encode(action(2)))
+    found = await station.messenger.dated_history("any", Action, 10)
+    assert [dated.message for dated in found] == [action(1), action(2)]
+    assert 0 < found[0].stored_ns <= found[1].stored_ns
+    assert station.count("messages_dropped_total", kind="action", reason="decode") == 1
+    assert await station.messenger.kept_since_ns("any") == 0
+
+
+async def test_a_watched_entry_is_that_of_this_node_and_ends_with_the_messenger(station):
+    await station.messenger.watch_entry("bucket", station.hear)
+    station.bus.put_entry("bucket", "node-1_lab", b"mine")
+    station.bus.put_entry("bucket", "node-2", b"another")
+    await settle()
+    assert [entry.value for entry in station.heard] == [b"mine"]
+    await station.messenger.stop()
+    station.bus.put_entry("bucket", "node-1_lab", b"later")
+    await settle()
+    assert [entry.value for entry in station.heard] == [b"mine"]
