@@ -90,7 +90,7 @@ def set_up(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
-    """asyncio warns of what nats-py's protocol returns whenever a TLS connection ends: nothing that anyone can mend."""
+    """Asyncio warns of what nats-py's protocol returns whenever a TLS connection ends: nothing that anyone can mend."""
     return not record.getMessage().startswith("returning true from eof_received()")
 
 

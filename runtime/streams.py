@@ -60,7 +60,10 @@ STREAMS: Final = (
         append_only=True,
     ),
 )
-KEY_VALUES: Final = {"trimtab-mode": "The mode wished for, by node", "trimtab-policy": "Which model is in force, by node"}
+KEY_VALUES: Final = {
+    "trimtab-mode": "The mode wished for, by node",
+    "trimtab-policy": "Which model is in force, by node",
+}
 OBJECTS: Final = {"trimtab-models": "Model snapshots: plain arrays, never pickles"}
 
 

@@ -18,15 +18,16 @@ from prometheus_client.metrics import MetricWrapperBase
 from cli.__main__ import VERBS
 from cli.up import SECTIONS
 from runtime import errors, lifecycle, streams
+from runtime.bus import Entry
 from runtime.config import load
 from runtime.metrics import CommonMetrics
 from runtime.settings import BusSettings, HostSettings, HttpSettings, LogSettings
 from schemas.codec import decode, encode
 from schemas.features import feature_names
-from schemas.messages import AnyMessage, CommandVerb, Contention, Mode
+from schemas.messages import AnyMessage, Contention, Mode
 from schemas.objective import NO_LATENCY
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, LoopSettings, Shared, WeightSettings
-from schemas.subjects import SERVICES, kind_of, message_id, subject_of
+from schemas.subjects import SERVICES, kind_of, message_id, node_name, subject_of
 from services.actuator.metrics import ActuatorMetrics
 from services.collector.core.features import features
 from services.collector.metrics import CollectorMetrics
@@ -35,6 +36,7 @@ from services.decider.core.zoo import POLICIES
 from services.decider.metrics import DeciderMetrics
 from services.guard.core.rules import RULES
 from services.guard.metrics import GuardMetrics
+from services.guard.mode_entry import order_of
 from services.rewarder.metrics import RewarderMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -504,12 +506,10 @@ def test_modes_are_the_documented_ones() -> None:
     assert {quoted(row["mode"])[0] for row in rows} == set(get_args(Mode))
 
 
-def test_the_order_shown_is_one_that_services_take() -> None:
-    (raw,) = re.findall(r"nats pub trimtab\.v1\.command\.\S+ '(\{.*\})'", text_of("operations.md"))
-    order = decode(raw.encode())
-    assert subject_of(order) in text_of("operations.md")
-    assert getattr(order, "verb", None) in get_args(CommandVerb)
-    assert getattr(order, "mode", None) == "active"
+def test_the_entry_shown_is_one_that_orders() -> None:
+    ((key, raw),) = re.findall(r"nats kv put trimtab-mode (\S+) '(\{.*\})'", text_of("operations.md"))
+    order = order_of(Entry(key, raw.encode(), 1, 1), node_name(key), now_ns=1)
+    assert (order.verb, order.mode, order.by) == ("mode", "frozen", "kv: jo")
 
 
 def test_ports_are_the_documented_ones() -> None:
