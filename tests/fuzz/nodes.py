@@ -121,6 +121,9 @@ _ERRORS = mostly(
     ),
     5,
 )
+_TOOK = st.sampled_from([0.0, 0.1, 1.2])
+"""Seconds from the start of a round to its end."""
+
 _ORDERED = st.dictionaries(st.sampled_from(_CLASS_NAMES), st.integers(100, 10_000), max_size=3)
 _SUBTREE = kernel_text("cgroup.subtree_control")
 _TASK = kernel_text("task/schedstat")
@@ -155,6 +158,7 @@ def nodes(draw):
         found.append(
             {
                 "elapsed": draw(ELAPSED),
+                "took": draw(_TOOK),
                 "may_grow": draw(st.booleans()),
                 "workloads": pods[:-1] if draw(one_in(8)) else pods,
                 "groups": {name: draw(_group_texts(step)) for name in present},

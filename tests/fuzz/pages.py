@@ -83,8 +83,10 @@ def histories(draw, pages):
     found = []
     for _ in range(pages):
         lines = [f"# HELP {name} of requests", f"# TYPE {name} {'summary' if kind == 'summary' else 'histogram'}"]
-        if draw(one_in(8)):  # a restart
-            so_far = {labels: [0] * (len(bounds) + 1) for labels in all_labels}
+        restarts = draw(one_in(8))
+        if restarts or not so_far:  # at times no labels have been seen since
+            is_new = restarts and draw(st.booleans())
+            so_far = {} if is_new else {labels: [0] * (len(bounds) + 1) for labels in all_labels}
         for labels, counts in so_far.items():
             for index in range(len(counts)):
                 counts[index] += draw(_COUNTS)

@@ -7,7 +7,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -103,20 +103,35 @@ def bounded_cpu(seconds: float) -> Iterator[None]:
 
 
 def read_page(body: bytes, content_type: str, metric: str | None = None, unit: str | None = None) -> Page | str:
-    """The page as the scraper reads it, or the documented refusal."""
+    """The page as the scraper reads it, or the documented refusal. Believed, it is the same page or one that was suspect."""
     try:
         labels = LabelTexts(is_openmetrics="openmetrics-text" in content_type.lower())
-        page = find_latency(Exposition(body.decode("utf-8"), labels), metric, unit, page_draws.CANDIDATES)
+        text = Exposition(body.decode("utf-8-sig"), labels)
+        page = find_latency(text, metric, unit, page_draws.CANDIDATES)
     except NoLatency as error:
+        if error.word == "unit_suspect":
+            believed = _believed(text, metric, unit)
+            assert isinstance(believed, HistogramPage), believed
+            _hold_page(text, believed)
         return error.word
     except (ExpositionError, UnicodeDecodeError) as error:
         return f"unreadable: {error}"
-    _hold_page(page)
+    _hold_page(text, page)
+    assert find_latency(text, metric, unit, page_draws.CANDIDATES, believed=page.metric) == page
     return page
 
 
-def _hold_page(page: Page) -> None:
-    assert page.series
+def _believed(text: Exposition, metric: str | None, unit: str | None) -> Page | None:
+    """What is found of a page that is suspect once one of its metrics is believed."""
+    for name in (metric,) if metric is not None else page_draws.CANDIDATES:
+        with suppress(NoLatency):
+            return find_latency(text, metric, unit, page_draws.CANDIDATES, believed=name)
+    return None
+
+
+def _hold_page(text: Exposition, page: Page) -> None:
+    if not page.series:  # no samples before the first request
+        assert text.declared(page.metric) == ("histogram" if isinstance(page, HistogramPage) else "summary")
     if isinstance(page, HistogramPage):
         for buckets in page.series.values():
             assert math.inf in buckets
@@ -249,6 +264,7 @@ def check_rates(drawn: list[Any]) -> None:
             assert all(rate is None or 0 <= rate < math.inf for rate in (rates.cpu_cores, rates.run_delay)), rates
             ratios = (rates.pressure_ratio, rates.throttled_ratio, rates.waited_ratio(2))
             assert all(ratio is None or 0 <= ratio <= 1 for ratio in ratios), rates
+            assert (rates.unknown is None) is (rates.waited_ratio(2) is not None), rates
         stat, queue = parse_proc_stat(proc.get("stat", "")), _run_queue(proc)
         if stat is not None and last_stat is not None:
             busy = busy_ratio_between(last_stat, stat)
@@ -350,6 +366,8 @@ def _hold_state(state: State, names: tuple[str, ...]) -> None:
         assert all(ratio is None or 0 <= ratio <= 1 + 1e-9 for ratio in ratios), seen
         numbers = (seen.cpu_cores, seen.run_delay, seen.memory_bytes, seen.weight)
         assert all(number is None or number >= 0 for number in numbers), seen
+        assert (seen.waited_reason is None) is (seen.waited_ratio is not None), seen
+        assert 0 <= seen.latency.silent_pods <= seen.pods or seen.pods == 0, seen
     found = state.contention
     assert all(ratio is None or 0 <= ratio <= 1 for ratio in (found.busy_ratio, found.pressure_ratio)), found
     assert found.run_queue is None or found.run_queue >= 0, found
@@ -405,6 +423,7 @@ def check_whole(drawn: tuple[int, list[dict[str, Any]]]) -> None:
                 node_pressure_usec=node_pressure.some.total_usec if isinstance(node_pressure, Pressure) else None,
                 cpus=cpus,
                 scrape_errors=errors,
+                scraped_at=at - step["took"],
                 run_delays={
                     group: delays
                     for group, texts in step["tasks"].items()

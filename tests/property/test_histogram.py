@@ -130,9 +130,9 @@ def served(counts):
     return HistogramPage("m_seconds", {(key,): {0.1: n // 2, 1.0: n, INF: n} for key, n in counts.items()})
 
 
-@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 50)), min_size=1, max_size=12))
-def test_windows_count_what_was_served_after_the_first_page_where_nothing_was_reset_or_missed(steps):
-    windows, counts, counted, first = LatencyWindows(1, 1e9), {"a": 0}, 0, None
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 50)), min_size=1, max_size=12), st.booleans())
+def test_windows_count_what_was_served_after_the_first_page_where_nothing_was_reset_or_missed(steps, is_declared_only):
+    windows, counts, counted, first = LatencyWindows(1, 1e9), {} if is_declared_only else {"a": 0}, 0, None
     for number, step in enumerate(steps):
         for key, n in step.items():  # a series is made when it is asked first, and stays
             counts[key] = counts.get(key, 0) + n

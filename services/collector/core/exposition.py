@@ -157,8 +157,15 @@ class Exposition:
 
     def declared(self, name: str) -> str | None:
         """The type that the page declares for a metric, such as "histogram"; None if it does not."""
-        match = re.search(rf"^# TYPE {re.escape(name)} ([a-z]+)[ \t]*\r?$", self._page, re.MULTILINE)
-        return match[1] if match is not None else None
+        page, mark = self._page, f"# TYPE {name} "
+        at = page.find(mark)
+        while at >= 0:
+            place = at + len(mark)
+            if _starts_line(page, at):
+                end = page.find("\n", place)
+                return page[place : end if end >= 0 else len(page)].strip()
+            at = page.find(mark, place)
+        return None
 
     def histograms(self, most: int) -> list[str]:
         """Names of the first few histograms on the page, to tell a person what could be meant."""

@@ -57,10 +57,11 @@ def unit_of(metric: str, named: str | None = None) -> str | None:
 
 
 def find_latency(
-    page: Exposition, metric: str | None, unit: str | None, names: Sequence[str], *, believed: bool = False
+    page: Exposition, metric: str | None, unit: str | None, names: Sequence[str], *, believed: str | None = None
 ) -> Page:
-    """The pod's latency. `metric` and `unit` are what the workload names, `names` what else is looked for. `believed`:
-    an earlier page of the pod was right about its unit, so that a service that starts anew under overload is heard.
+    """The pod's latency. `metric` and `unit` are what the workload names, `names` what else is looked for. `believed`
+    is the metric whose unit an earlier page of the pod proved right: a service that starts anew under overload is
+    heard.
 
     Raises NoLatency, or ExpositionError for a metric that contradicts itself.
     """
@@ -71,7 +72,7 @@ def find_latency(
             if is_there(page, name):
                 try:
                     found = read(page, name, _units_per_second(name, unit))
-                    if isinstance(found, HistogramPage) and not believed:
+                    if isinstance(found, HistogramPage) and name != believed:
                         _check_unit(page, found, _units_per_second(name, unit))
                     return found
                 except NoLatency as error:

@@ -83,9 +83,20 @@ def _rates(
         delay = run_delay_between(*delays, elapsed)
     if held is not None:
         unheld = run_delay_between(*delays, elapsed, held) if pressure is None else max(0.0, pressure - held)
-    absent = now.pressure.reason if isinstance(now.pressure, PressureAbsent) else "counter_reset"
-    unknown = None if unheld is not None and cpu is not None else "counter_reset" if cpu is None else absent
+    unknown = _why_unknown(before, now, went_back=None in (cpu, held)) if None in (cpu, unheld) else None
     return GroupRates(cpu, pressure, throttled, delay, _ratio(unheld), unknown)
+
+
+def _why_unknown(before: GroupReading, now: GroupReading, *, went_back: bool) -> str:
+    if now.stat is None:
+        return "malformed"
+    if before.stat is None:
+        return "first_look"
+    if went_back:
+        return "counter_reset"
+    if isinstance(now.pressure, PressureAbsent):
+        return now.pressure.reason
+    return "first_look" if isinstance(before.pressure, PressureAbsent) else "counter_reset"
 
 
 def _held_ratio(held_cores: float | None, used_cores: float | None) -> float | None:

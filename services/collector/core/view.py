@@ -96,7 +96,8 @@ class View:
 
     def _latency(self, name: str, raw: Raw, *, may_grow: bool) -> Latency:
         members = [workload.uid for workload, cls in raw.workloads if cls == name]
-        words = [raw.scrape_errors[uid].split(":", 1)[0] for uid in members if uid in raw.scrape_errors]
+        here = [workload.uid for workload, cls in raw.workloads if cls == name and workload.group in raw.groups]
+        words = [raw.scrape_errors[uid].split(":", 1)[0] for uid in here if uid in raw.scrape_errors]
         silent = sum(word not in NO_LATENCY for word in words)
         if any(uid in raw.pages for uid in members):
             known = self.windows.latency(name, self.specs[name].objective_p99_seconds, may_grow=may_grow)

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import math
+import os
 import ssl
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -97,7 +98,7 @@ class Scraper:
         self._tls_server_name = tls_server_name
         self._session: aiohttp.ClientSession | None = None
         self._slow: set[str] = set()
-        self._waited: set[str] = set()
+        self._waited: dict[str, int] = {}
         self._metric_of: dict[str, tuple[str, bool]] = {}
         self._labels = {form: LabelTexts(is_openmetrics=form) for form in (False, True)}
         # Pages are read beside the event loop, which then answers in time; one after the other, so that they never
@@ -124,7 +125,7 @@ class Scraper:
                 await self._read_fetched(fetches, start + (1.0 + READING_RATIO) * self._timeout, now)
         queued = {uid for uid, word in now.errors.items() if word == "queued"}
         self._slow = now.large | (queued & self._slow) | {uid for uid, word in now.errors.items() if word == "timeout"}
-        self._waited = queued - self._slow
+        self._waited = {uid: self._waited.get(uid, 0) + 1 for uid in queued - now.large}
         self._metric_of = {
             target.uid: self._metric_of[target.uid] for target in ordered if target.uid in self._metric_of
         }
@@ -133,9 +134,9 @@ class Scraper:
                 now.errors.setdefault(target.uid, reason("failed", "the agent is on its way out"))
         return now.pages, now.errors
 
-    def _rank(self, target: Target) -> int:
-        """Who waited in vain comes first, who took up time in vain last."""
-        return 0 if target.uid in self._waited else 2 if target.uid in self._slow else 1
+    def _rank(self, target: Target) -> tuple[bool, int]:
+        """Who took up time in vain comes last; of those, as of the others, who waited longest in vain comes first."""
+        return target.uid in self._slow, -self._waited.get(target.uid, 0)
 
     async def close(self) -> None:
         """Closes kept connections, and the thread that reads pages."""
@@ -196,22 +197,23 @@ class Scraper:
             now.errors[uid] = _reason(error)
 
     def _page(self, fetched: _Fetched) -> Page:
-        labels = self._labels["openmetrics-text" in fetched.content_type.lower()]
+        labels = self._labels[_is_openmetrics(fetched.content_type)]
         target = fetched.target
         text = fetched.body.decode("utf-8-sig")
         if not text.strip():
             raise ExpositionError("an empty page")
         if "html" in fetched.content_type.lower():
             raise ExpositionError(f"no metrics page, but {fetched.content_type}")
-        _, believed = self._metric_of.get(target.uid, ("", False))
+        had, is_believed = self._metric_of.get(target.uid, ("", False))
+        believed = had if is_believed else None
         return find_latency(Exposition(text, labels), target.metric, target.unit, self._metrics, believed=believed)
 
     def _is_believed(self, uid: str, page: Page) -> bool:
-        """Whether the unit of the pod's histogram has proved right: over enough requests, in one metric."""
-        metric, believed = self._metric_of.get(uid, ("", False))
-        if not isinstance(page, HistogramPage) or metric != page.metric:
+        """Whether the unit of the pod's histogram has proved right: over enough requests, on this page or before."""
+        if not isinstance(page, HistogramPage):
             return False
-        return believed or sum(buckets.get(math.inf, 0.0) for buckets in page.series.values()) >= _BELIEVED_REQUESTS
+        counted = sum(buckets.get(math.inf, 0.0) for buckets in page.series.values())
+        return counted >= _BELIEVED_REQUESTS or self._metric_of.get(uid) == (page.metric, True)
 
     async def _fetch(self, target: Target, now: _Round) -> _Fetched:
         url = target.url
@@ -248,9 +250,13 @@ class Scraper:
             content_type = response.headers.get("Content-Type", "")
             # Without a length the end of a page cannot be told from a connection that was cut.
             has_length = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
-            if not has_length and not body.endswith(b"\n") and "openmetrics" not in content_type.lower():
+            if not has_length and not body.endswith(b"\n") and not _is_openmetrics(content_type):
                 raise ExpositionError("a page without a length that does not end in a line feed: it may be cut off")
             return _Fetched(target, body, content_type)
+
+
+def _is_openmetrics(content_type: str) -> bool:
+    return "openmetrics-text" in content_type.lower()
 
 
 def _reason(error: Exception) -> str:
@@ -267,7 +273,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return reason("unreachable", "the pod closed the connection without an answer")
     if isinstance(error, aiohttp.ClientConnectorError):
-        text = error.os_error.strerror or str(error.os_error)
-        return reason("unreachable", f"{text}; check address and port")
+        number = error.os_error.errno or 0
+        text = os.strerror(number) if number > 0 else error.os_error.strerror or str(error.os_error)
+        return reason("unreachable", f"{error.host}:{error.port}: {text}; check address and port")
     word = "unreachable" if isinstance(error, (aiohttp.ClientError, OSError)) else "failed"
     return reason(word, type(error).__name__)

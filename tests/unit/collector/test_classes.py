@@ -102,6 +102,14 @@ def test_the_state_says_what_the_wait_of_the_worst_pod_was_made_of():
     assert (found.waited_ratio, found.waited_source, found.run_delay) == (None, None, None)
 
 
+def test_a_wait_that_is_known_of_one_pod_needs_no_reason():
+    found = states(reading("api", unknown="first_look"), reading("api", unheld_ratio=0.2))["api"]
+    assert (found.waited_ratio, found.waited_reason) == (0.2, None)
+    found = states(reading("api", unknown="psi_off"), reading("api", unknown="first_look"))["api"]
+    assert (found.waited_ratio, found.waited_reason) == (None, "psi_off")
+    assert states()["api"].waited_reason == "no_pods"
+
+
 def test_memory_that_no_node_has_is_cut_at_what_a_message_holds():
     assert states(reading("api", memory=2**64 - 1), reading("api", memory=2**64 - 1))["api"].memory_bytes == 2**63 - 1
 

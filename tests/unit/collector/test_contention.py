@@ -72,7 +72,14 @@ def test_pressure_of_the_node_is_the_last_resort():
 def test_without_any_source_it_is_unknown_which_counts_as_none():
     found = seen()
     assert not found.contended
-    assert found.reason == "unknown: neither pressure nor a run queue can be read here"
+    assert found.reason == "unknown: no file for it here"
+
+
+@pytest.mark.parametrize("source", ["schedstat", "pressure"])
+def test_a_source_that_has_no_number_yet_is_not_a_missing_file(source):
+    found = seen(run_queue_source=source)
+    assert not found.contended
+    assert found.reason == f"unknown: {source}: first look, or a counter went back"
 
 
 def test_classes_that_share_busy_cpus_evenly_fight_although_none_waits_more_than_it_runs():

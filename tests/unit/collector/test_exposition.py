@@ -376,10 +376,25 @@ def test_labels_are_parsed_once_a_series_and_not_again_on_the_next_page():
     assert len(labels.texts) == 50
 
 
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    [
+        (PAGE_A, "histogram"),
+        ("# TYPE req_seconds summary\r\n", "summary"),
+        ("up 1\n  # TYPE req_seconds gauge  ", "gauge"),
+        ("# TYPE req_seconds_created gauge\n", None),
+        ("up 1 # TYPE req_seconds gauge\n", None),
+        ("", None),
+    ],
+)
+def test_the_type_that_a_page_declares_for_a_metric(page, kind):
+    assert Exposition(page, LabelTexts(False)).declared("req_seconds") == kind
+
+
 def test_a_histogram_without_end_is_refused():
     page = lines(*(f'{{le="{n}"}} 1' for n in range(MAX_LINES)))
-    assert len(buckets(page)[()]) == MAX_LINES
-    with pytest.raises(ExpositionError, match=f"more than {MAX_LINES} lines"):
+    assert len(buckets(page)[()]) == MAX_LINES == 20_000
+    with pytest.raises(ExpositionError, match=f"more than {MAX_LINES} lines; some label has too many values$"):
         buckets(page + lines('{le="+Inf"} 1'))
 
 
@@ -387,10 +402,10 @@ def test_a_metric_with_too_many_series_is_refused():
     labels = Counted()
     page = lines(*(f'{{id="{n}",le="1"}} 1' for n in range(MAX_SERIES)))
     assert len(buckets(page, labels=labels)) == MAX_SERIES
-    with pytest.raises(ExpositionError, match=f"more than {MAX_SERIES} series"):
+    with pytest.raises(ExpositionError, match=f"more than {MAX_SERIES} series; some label has too many values$"):
         buckets(page + lines('{id="more",le="1"} 1'), labels=labels)
     counts = Exposition("".join(f'n_count{{id="{n}"}} 1\n' for n in range(MAX_SERIES + 1)), labels)
-    with pytest.raises(ExpositionError, match=f"more than {MAX_SERIES} series"):
+    with pytest.raises(ExpositionError, match=f"more than {MAX_SERIES} series; some label has too many values$"):
         counts.by_series("n_count")
 
 

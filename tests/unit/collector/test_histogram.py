@@ -18,6 +18,18 @@ def test_a_first_scrape_is_a_baseline():
     assert added(None, series(_0_1=5, inf=6)) is None
 
 
+def test_all_that_came_since_a_page_without_series_is_new():
+    assert added({}, series(_0_1=5, inf=6)) == {0.1: 5, INF: 6}
+    assert added({}, {("a",): {0.1: 5, INF: 6}, ("b",): {0.1: 1, INF: 2}}, gone=[("a",)]) == {0.1: 1, INF: 2}
+    assert added({}, series(_0_1=5, inf=6), gone=[()]) is None
+
+
+def test_a_page_without_series_after_one_without_is_idle_and_after_another_a_baseline():
+    assert added({}, {}) == {}
+    assert added(series(_0_1=5, inf=6), {}) is None
+    assert added(None, {}) is None
+
+
 def test_counts_are_differences():
     assert added(series(_0_1=5, _1=6, inf=6), series(_0_1=7, _1=9, inf=10)) == {0.1: 2, 1.0: 3, INF: 4}
 

@@ -342,3 +342,47 @@ def test_a_pod_remembers_only_so_many_series_that_are_gone(monkeypatch):
         fed(made, (5.0, HistogramPage(METRIC, {(key,): {0.1: 10, INF: 10} for key in left})))
     back = fed(made, (5.0, HistogramPage(METRIC, {(key,): {0.1: 10, INF: 10} for key in counts})))
     assert back.latency("api", 0.1, may_grow=False).requests == 10  # `a` is forgotten, so it counts as new
+
+
+NO_SERIES = HistogramPage(METRIC, {})
+
+
+def test_a_declared_histogram_without_samples_is_idle_and_what_comes_first_counts_whole():
+    made = fed(windows(), (None, NO_SERIES), (5.0, NO_SERIES))
+    latency = made.latency("api", 0.1, may_grow=True)
+    assert (latency.reason, latency.requests, latency.pods) == ("idle", 0, 1)
+    latency = fed(made, (5.0, page(90, 10))).latency("api", 0.1, may_grow=False)
+    assert (latency.requests, latency.over_ratio, latency.reason) == (100, pytest.approx(0.1), None)
+
+
+def test_the_first_requests_after_the_very_first_page_count_whole_too():
+    made = fed(windows(), (None, NO_SERIES), (5.0, page(30)))
+    assert made.latency("api", 0.1, may_grow=False).requests == 30
+
+
+def test_a_declared_summary_without_samples_is_idle_and_what_comes_first_counts_whole():
+    empty = SummaryPage(METRIC, {})
+    made = fed(windows(), (None, empty), (5.0, empty))
+    latency = made.latency("api", 0.1, may_grow=True)
+    assert (latency.reason, latency.requests, latency.pods) == ("idle", 0, 1)
+    latency = fed(made, (5.0, summary(40, 0.2))).latency("api", 0.1, may_grow=False)
+    assert (latency.requests, latency.p99_seconds) == (40, 0.2)
+
+
+def test_series_that_were_there_before_an_empty_page_are_a_baseline_when_they_come_back():
+    made = fed(windows(1), (None, page(1000)), (5.0, NO_SERIES))
+    assert made.latency("api", 0.1, may_grow=True) == Latency(reason="first_scrape")
+    assert fed(made, (5.0, page(1005))).latency("api", 0.1, may_grow=True) == Latency(reason="first_scrape")
+    assert fed(made, (5.0, page(1007))).latency("api", 0.1, may_grow=True).requests == 2
+
+
+def test_an_idle_pod_without_series_takes_nothing_from_the_others():
+    made = pods(windows(), None, a=page(0), b=NO_SERIES)
+    latency = pods(made, 5.0, a=page(90, 10), b=NO_SERIES).latency("api", 0.1, may_grow=False)
+    assert (latency.requests, latency.pods, latency.over_ratio) == (100, 2, pytest.approx(0.1))
+
+
+def test_another_metric_that_is_only_declared_is_a_baseline():
+    made = fed(windows(1), (None, page(5)), (5.0, HistogramPage("n_seconds", {})))
+    assert made.latency("api", 0.1, may_grow=True) == Latency(reason="first_scrape")
+    assert fed(made, (5.0, page(7, metric="n_seconds"))).latency("api", 0.1, may_grow=True).requests == 7

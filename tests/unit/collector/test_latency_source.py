@@ -13,8 +13,8 @@ INF = math.inf
 NAMES = ("req_seconds", "rpc_seconds", "old_milliseconds")
 
 
-def found(page, metric=None, unit=None, names=NAMES):
-    return find_latency(Exposition(page, LabelTexts(False)), metric, unit, names)
+def found(page, metric=None, unit=None, names=NAMES, *, believed=None):
+    return find_latency(Exposition(page, LabelTexts(False)), metric, unit, names, believed=believed)
 
 
 def word(page, metric=None, unit=None, names=NAMES):
@@ -170,18 +170,32 @@ def test_pm_10_without_a_sum_nothing_is_suspected(total):
 
 
 def test_pm_10_a_service_that_was_fine_for_long_and_is_overloaded_now_is_not_suspect():
-    page = pm_10(within=1_000_000, count=1_900_000, total=900_000 * 30)
+    page = pm_10(within=1_000_000, count=1_300_000, total=300_000 * 30)
     assert found(page, "http_request_duration_seconds").series[()][10.0] == 1_000_000.0
 
 
 def test_pm_10_slow_requests_within_reach_of_the_last_bucket_are_not_suspect():
-    page = pm_10(within=0, count=400, total=3999)
+    page = pm_10(within=0, count=400, total=4000)
     assert found(page, "http_request_duration_seconds").series[()][INF] == 400.0
+    assert pm_10_word(pm_10(within=0, count=400, total=4001)) == "unit_suspect"
 
 
-def test_pm_10_half_of_them_within_is_not_suspect_and_fewer_is():
-    assert isinstance(found(pm_10(within=200), "http_request_duration_seconds"), HistogramPage)
-    assert pm_10_word(pm_10(within=199)) == "unit_suspect"
+@pytest.mark.parametrize("within", [0, 199, 200, 399])
+def test_pm_10_the_mean_alone_decides_however_many_lie_within(within):
+    """A service with health checks that take a fifth of a millisecond, say, beside requests of 300 ms."""
+    assert pm_10_word(pm_10(within=within)) == "unit_suspect"
+    assert isinstance(found(pm_10(within=within, total=3999), "http_request_duration_seconds"), HistogramPage)
+
+
+def test_pm_10_a_metric_that_is_believed_is_not_suspect_and_another_one_is():
+    name = "http_request_duration_seconds"
+    assert found(pm_10(), name, believed=name).series[()][INF] == 400.0
+    with pytest.raises(NoLatency, match="the mean of"):
+        found(pm_10(), name, believed="req_seconds")
+    both = pm_10(name="req_seconds") + pm_10(name="rpc_seconds")
+    assert found(both, believed="req_seconds").metric == "req_seconds"
+    with pytest.raises(NoLatency, match="the mean of req_seconds"):
+        found(both, believed="rpc_seconds")
 
 
 def test_pm_10_nothing_counted_yet_is_not_suspect():
@@ -194,7 +208,52 @@ def test_pm_10_all_series_are_looked_at_together():
     slow = pm_10().replace('{le="', '{path="/x",le="').replace("_sum ", '_sum{path="/x"} ')
     slow = slow.replace("_count ", '_count{path="/x"} ')
     assert pm_10_word(fine + slow) == "unit_suspect"
-    assert len(found(slow + fine.replace("} 10", "} 1000"), "http_request_duration_seconds").series) == 2
+    assert len(found(slow + fine.replace("} 10", "} 6000"), "http_request_duration_seconds").series) == 2
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " \n", ""])
+def test_a_metric_that_is_declared_and_has_no_samples_yet_is_a_page_without_series(end):
+    assert found(f"up 1\n# TYPE req_seconds histogram{end}") == HistogramPage("req_seconds", {})
+    assert found(f"# HELP rpc_seconds x\n# TYPE rpc_seconds summary{end}") == SummaryPage("rpc_seconds", {})
+
+
+def test_what_has_samples_goes_before_what_is_only_declared():
+    assert found("# TYPE req_seconds histogram\n" + GOOD_SUMMARY).metric == "rpc_seconds"
+    assert word("# TYPE req_seconds histogram\n" + summary("rpc_seconds", ("0.5", 1))) == "no_quantiles"
+    declared = "# TYPE rpc_seconds histogram\n# TYPE req_seconds histogram\n"
+    assert found(declared) == HistogramPage("req_seconds", {})
+    assert found(declared, "rpc_seconds") == HistogramPage("rpc_seconds", {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# TYPE req_seconds gauge",
+        "# TYPE req_seconds counter",
+        "# TYPE req_seconds untyped",
+        "# TYPE req_seconds histograms",
+        "# TYPE req_seconds_total histogram",
+        "# TYPE my_req_seconds histogram",
+        "# TYPE xreq_seconds histogram",
+        "# HELP req_seconds histogram",
+        "# HELP x # TYPE req_seconds histogram",
+        'x{a="# TYPE req_seconds histogram"} 1',
+    ],
+)
+def test_what_declares_nothing_is_no_page(line):
+    assert word(f"up 1\n{line}\nup 2\n") == "no_metric"
+
+
+def test_a_declaration_that_is_quoted_before_it_is_made_is_found():
+    page = "# HELP x # TYPE req_seconds gauge\n# TYPE req_seconds histogram\n"
+    assert found(page) == HistogramPage("req_seconds", {})
+
+
+def test_a_declared_metric_without_a_unit_gives_no_page():
+    page = "# TYPE latency histogram\n"
+    assert word(page, "latency") == "no_metric"
+    assert word(page, "latency", "hours") == "no_metric"
+    assert found(page, "latency", "milliseconds") == HistogramPage("latency", {})
 
 
 def test_pm_10_microseconds_in_buckets_of_milliseconds_are_suspect_too():

@@ -16,7 +16,7 @@ import pytest
 
 from services.collector.core.page import HistogramPage, SummaryPage, SummarySeries
 from services.collector.core.targets import Target
-from services.collector.sources.scrape import Scraper
+from services.collector.sources.scrape import Scraper, _CrowdedError, _Round
 from services.collector.sources.tls import TlsContext
 from tests.unit.collector.endpoints import (
     PAGE,
@@ -52,6 +52,10 @@ def pod(name, url, metric=None, unit=None):
 async def scraped(endpoint, **fields):
     async with running(endpoint), scraper(**fields) as made:
         return await made.scrape([pod("a", endpoint.url)])
+
+
+def too_large(limit):
+    return f"body too large: more than {limit} bytes; collector.scrape_max_bytes allows more"
 
 
 def sockets():
@@ -147,20 +151,23 @@ async def test_a_refused_connection_is_unreachable():
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         async with scraper() as made:
-            pages, errors = await made.scrape([pod("a", f"http://127.0.0.1:{reserved.getsockname()[1]}/")])
+            port = reserved.getsockname()[1]
+            pages, errors = await made.scrape([pod("a", f"http://127.0.0.1:{port}/")])
     assert pages == {}
-    assert errors["a"].startswith("unreachable: ")
+    assert errors["a"] == f"unreachable: 127.0.0.1:{port}: Connection refused; check address and port"
 
 
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
-        (b"garbage\r\n\r\n", "unreachable: "),
+        (b"garbage\r\n\r\n", "unreadable: "),
+        (b"", "unreachable: the pod closed the connection without an answer"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nreq_sec", "unreadable: "),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "un"),
         (response(b"\xff\xfe"), "unreadable: "),
         (response(PAGE + b'x{a="caf\xe9"} 1\n'), "unreadable: "),
-        (response(b"<html><body>It works!</body></html>", content_type="text/html"), "no_metric: "),
+        (response(b"<html><body>It works!</body></html>", content_type="text/html"), "unreadable: no metrics page"),
+        (response(PAGE, content_type="Text/HTML; charset=utf-8"), "unreadable: no metrics page, but Text/HTML"),
         (response(b'req_seconds_bucket{le="+Inf"} 5\n'), "no_buckets: "),
         (response(b'req_seconds_bucket{le="1"} 5\n'), "no_count: "),
         (response(b'req_seconds{quantile="0.5"} 5\n'), "no_quantiles: "),
@@ -168,7 +175,9 @@ async def test_a_refused_connection_is_unreachable():
             response(b'req_seconds_bucket{le="1"} 0\nreq_seconds_bucket{le="+Inf"} 9\nreq_seconds_sum 9000\n'),
             "unit_suspect: ",
         ),
-        (response(b""), "no_metric: "),
+        (response(b""), "unreadable: an empty page"),
+        (response(b"\n \n"), "unreadable: an empty page"),
+        (response(b"\xef\xbb\xbf"), "unreadable: an empty page"),
         (response(b"other 1\n"), "no_metric: "),
         (response(PAGE, content_type="application/openmetrics-text"), "unreadable: an OpenMetrics page without # EOF"),
         (
@@ -227,7 +236,7 @@ async def test_an_url_that_is_none_costs_itself(url):
 
 
 async def test_whatever_a_page_breaks_costs_itself(monkeypatch):
-    def broken(page, metric, unit, names):
+    def broken(page, metric, unit, names, *, believed):
         if metric == "evil":
             raise TypeError("an error that nobody thought of")
         return GOOD
@@ -241,7 +250,7 @@ async def test_whatever_a_page_breaks_costs_itself(monkeypatch):
 async def test_pages_are_read_in_one_thread_beside_the_event_loop(monkeypatch):
     threads = set()
 
-    def read(page, metric, unit, names):
+    def read(page, metric, unit, names, *, believed):
         threads.add(threading.current_thread())
         return GOOD
 
@@ -268,7 +277,7 @@ async def test_a_body_of_the_largest_size_is_read_and_one_byte_more_is_not():
     pages, errors = await scraped(Endpoint(response(body)), max_bytes=10_000)
     assert (pages, errors) == ({"a": GOOD}, {})
     pages, errors = await scraped(Endpoint(response(body + b"#")), max_bytes=10_000)
-    assert (pages, errors) == ({}, {"a": "unreadable: body too large: more than 10000 bytes"})
+    assert (pages, errors) == ({}, {"a": f"unreadable: {too_large(10_000)}"})
 
 
 async def test_pm_11_a_a_bomb_is_not_inflated():
@@ -282,7 +291,7 @@ async def test_pm_11_a_a_bomb_is_not_inflated():
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert (pages, errors) == ({"b": GOOD}, {"a": f"unreadable: body too large: more than {LIMIT} bytes"})
+    assert (pages, errors) == ({"b": GOOD}, {"a": f"unreadable: {too_large(LIMIT)}"})
     assert peak < 3 * LIMIT
 
 
@@ -303,7 +312,7 @@ async def test_pm_11_a_body_without_end_is_cut_off_at_the_limit():
     good = Endpoint()
     async with running(good, Endpoint(handle=endless)) as (_, bad), scraper(timeout_seconds=30.0) as made:
         pages, errors = await made.scrape([pod("a", bad.url), pod("b", good.url)])
-    assert (pages, errors) == ({"b": GOOD}, {"a": f"unreadable: body too large: more than {LIMIT} bytes"})
+    assert (pages, errors) == ({"b": GOOD}, {"a": f"unreadable: {too_large(LIMIT)}"})
 
 
 async def test_label_sets_that_change_on_every_scrape_cost_only_themselves():
@@ -313,7 +322,8 @@ async def test_label_sets_that_change_on_every_scrape_cost_only_themselves():
             lines = (f'req_seconds_bucket{{id="{scrape}-{n}",le="+Inf"}} 1\n' for n in range(10_000))
             evil.answer = response("".join(lines).encode())
             pages, errors = await made.scrape([pod("a", evil.url), pod("b", good.url)])
-            assert (pages, errors) == ({"b": GOOD}, {"a": "unreadable: req_seconds_bucket: more than 2000 series"})
+            many = "req_seconds_bucket: more than 2000 series; some label has too many values"
+            assert (pages, errors) == ({"b": GOOD}, {"a": f"unreadable: {many}"})
 
 
 @pytest.mark.timeout(60)
@@ -525,3 +535,218 @@ async def test_a_page_of_another_metric_is_not_kept_in_memory(tmp_path):
             tracemalloc.stop()
             gc.enable()
     assert held < 4 << 20
+
+
+def unframed(body, content_type="text/plain"):
+    """An answer whose end is the end of the connection."""
+    return f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+def once(answer):
+    async def handle(reader, writer):
+        writer.write(answer)
+        await writer.drain()
+
+    return Endpoint(handle=handle)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"
+
+
+async def test_a_page_without_a_length_that_stops_within_a_line_is_cut_off():
+    words = "unreadable: a page without a length that does not end in a line feed: it may be cut off"
+    for cut in (PAGE[:-1], PAGE[:-4], PAGE + b"x", b""):
+        assert await scraped(once(unframed(cut))) == ({}, {"a": words})
+    for whole in (PAGE, PAGE + b"\n", PAGE.replace(b"\n", b"\r\n")):
+        assert await scraped(once(unframed(whole))) == ({"a": GOOD}, {})
+
+
+async def test_a_page_with_a_length_may_end_without_a_line_feed():
+    assert await scraped(Endpoint(response(PAGE[:-1]))) == ({"a": GOOD}, {})
+    assert await scraped(once(CHUNKED % (len(PAGE) - 1, PAGE[:-1]))) == ({"a": GOOD}, {})
+
+
+async def test_an_openmetrics_page_says_itself_where_it_ends():
+    kind = "application/openmetrics-text; version=1.0.0"
+    assert await scraped(once(unframed(PAGE + b"# EOF", kind))) == ({"a": GOOD}, {})
+    pages, errors = await scraped(once(unframed(PAGE, kind)))
+    assert (pages, errors) == ({}, {"a": "unreadable: an OpenMetrics page without # EOF at its end: it was cut off"})
+
+
+async def test_a_byte_order_mark_is_no_part_of_the_first_line():
+    page = PAGE.partition(b"\n")[2]
+    assert await scraped(Endpoint(response(b"\xef\xbb\xbf" + page))) == ({"a": GOOD}, {})
+
+
+DECLARED = b"# TYPE req_seconds histogram\n"
+
+
+async def test_a_page_that_declares_its_metric_and_has_no_samples_yet_is_a_page():
+    assert await scraped(Endpoint(response(DECLARED))) == ({"a": HistogramPage("req_seconds", {})}, {})
+
+
+def counted(within, beyond, seconds, name="req_seconds"):
+    """A histogram up to 1 s: so many requests within it and beyond it, which took so many seconds in all."""
+    count = within + beyond
+    buckets = f'{name}_bucket{{le="1"}} {within}\n{name}_bucket{{le="+Inf"}} {count}\n'
+    return f"{buckets}{name}_sum {seconds}\n{name}_count {count}\n".encode()
+
+
+OVERLOADED = counted(10, 90, 900)
+
+
+async def words_of(*pages, uids="a", metrics=("req_seconds",), unit=None):
+    """The word for each page that one endpoint shows in turn, to the pod of that uid; "page" for one that is taken."""
+    endpoint = Endpoint()
+    found = []
+    async with running(endpoint), scraper(metrics=metrics) as made:
+        for number, page in enumerate(pages):
+            uid = uids[number % len(uids)]
+            endpoint.answer = page if page.startswith(b"HTTP") else response(page)
+            taken, errors = await made.scrape([pod(uid, endpoint.url, unit=unit)])
+            found.append("page" if uid in taken else errors[uid].partition(":")[0])
+    return found
+
+
+async def test_pm_10_a_service_that_was_right_and_starts_anew_under_overload_is_heard():
+    fine = counted(100, 0, 10)
+    assert await words_of(OVERLOADED) == ["unit_suspect"]
+    assert await words_of(fine, OVERLOADED, OVERLOADED) == ["page"] * 3
+    assert await words_of(fine, DECLARED, counted(0, 1, 30), OVERLOADED) == ["page"] * 4
+    assert await words_of(fine, response(b"", status="503 Away"), OVERLOADED) == ["page", "unreadable", "page"]
+    assert await words_of(fine, b"up 1\n", OVERLOADED) == ["page", "unreadable", "page"]
+
+
+async def test_pm_10_saturated_is_what_a_believed_page_says():
+    endpoint = Endpoint(response(counted(100, 0, 10)))
+    async with running(endpoint), scraper() as made:
+        await made.scrape([pod("a", endpoint.url)])
+        endpoint.answer = response(OVERLOADED)
+        pages, errors = await made.scrape([pod("a", endpoint.url)])
+    assert (pages, errors) == ({"a": HistogramPage("req_seconds", {(): {1.0: 10.0, INF: 100.0}})}, {})
+
+
+async def test_pm_10_fewer_than_a_hundred_requests_prove_no_unit():
+    assert await words_of(counted(99, 0, 10), OVERLOADED) == ["page", "unit_suspect"]
+    assert await words_of(counted(50, 0, 5), counted(100, 0, 10), OVERLOADED) == ["page", "page", "page"]
+    assert await words_of(counted(50, 0, 5), counted(99, 0, 10), OVERLOADED) == ["page", "page", "unit_suspect"]
+    assert await words_of(DECLARED, OVERLOADED) == ["page", "unit_suspect"]
+
+
+async def test_pm_10_a_unit_that_was_suspect_is_not_believed_later():
+    assert await words_of(OVERLOADED, OVERLOADED) == ["unit_suspect"] * 2
+    assert await words_of(counted(99, 0, 10), OVERLOADED, counted(99, 901, 9000)) == ["page", *["unit_suspect"] * 2]
+
+
+async def test_pm_10_another_pod_and_another_metric_are_not_believed():
+    fine = counted(100, 0, 10)
+    assert await words_of(fine, OVERLOADED, uids="ab") == ["page", "unit_suspect"]
+    names = ("req_seconds", "rpc_seconds")
+    other = counted(10, 90, 900, "rpc_seconds")
+    assert await words_of(fine, other, metrics=names) == ["page", "unit_suspect"]
+    fine_other = counted(100, 0, 10, "rpc_seconds")
+    assert await words_of(fine, fine_other, other, metrics=names) == ["page", "page", "page"]
+
+
+async def test_pm_10_a_pod_that_was_gone_for_a_round_is_believed_anew():
+    assert await words_of(counted(100, 0, 10), counted(100, 0, 10), OVERLOADED, uids="aba") == [
+        "page",
+        "page",
+        "unit_suspect",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "word"),
+    [
+        (b"up 1\n", "no_metric"),
+        (b'req_seconds_bucket{le="+Inf"} 5\n', "no_buckets"),
+        (b'req_seconds_bucket{le="1"} 5\n', "no_count"),
+        (b'req_seconds{quantile="0.5"} 5\n', "no_quantiles"),
+    ],
+)
+async def test_a_pod_that_had_its_metric_and_now_has_none_is_unreadable(page, word):
+    assert await words_of(page, PAGE, page, page, PAGE) == [word, "page", "unreadable", "unreadable", "page"]
+    assert await words_of(DECLARED, page) == ["page", "unreadable"]
+    assert await words_of(PAGE, page, uids="ab") == ["page", word]
+
+
+async def test_what_a_pod_had_before_is_said():
+    endpoint = Endpoint()
+    async with running(endpoint), scraper() as made:
+        await made.scrape([pod("a", endpoint.url)])
+        endpoint.answer = response(b"up 1\n")
+        _, errors = await made.scrape([pod("a", endpoint.url)])
+    words = "none of collector.latency_metrics on the page; it has no histogram; it had req_seconds before"
+    assert errors == {"a": f"unreadable: {words}"}
+
+
+async def hung_up(endpoint):
+    await asyncio.wait_for(endpoint.closed_by_client.wait(), 10)
+    endpoint.closed_by_client.clear()
+
+
+async def test_who_was_queued_in_vain_is_asked_first_the_next_time():
+    slow, good = Endpoint(handle=silent), Endpoint()
+    async with running(slow, good), scraper(timeout_seconds=0.3, concurrency=1) as made:
+        targets = [pod("s", slow.url), pod("a", good.url), pod("b", good.url)]
+        pages, errors = await made.scrape(targets)
+        assert (pages, errors) == ({}, {"s": "timeout", "a": "queued", "b": "queued"})
+        await hung_up(slow)
+        pages, errors = await made.scrape([pod("new", slow.url), *targets])
+        await hung_up(slow)
+    assert set(pages) == {"a", "b"}
+    assert errors == {"new": "timeout", "s": "queued"}
+
+
+async def test_of_the_slow_ones_who_was_queued_for_longest_is_asked_first_the_next_time():
+    asked = []
+
+    def hanging(name):
+        async def handle(reader, writer):
+            asked.append(name)
+            await reader.read()
+
+        return Endpoint(handle=handle)
+
+    ends = {name: hanging(name) for name in "stu"}
+    async with running(*ends.values()), scraper(timeout_seconds=0.3, concurrency=1) as made:
+        for _ in range(6):
+            _, errors = await made.scrape([pod(name, end.url) for name, end in ends.items()])
+            assert sorted(errors.values()) == ["queued", "queued", "timeout"]
+            await hung_up(ends[asked[-1]])
+    assert sorted(asked[:3]) == sorted(asked[3:]) == ["s", "t", "u"]
+
+
+@pytest.mark.parametrize(("timeout", "left", "word"), [(60.0, 0.2, "queued"), (0.4, 1.0, "timeout")])
+async def test_who_got_its_turn_after_half_of_the_time_is_queued_and_not_slow(timeout, left, word):
+    async with running(Endpoint(handle=silent)) as hangs, scraper(timeout_seconds=timeout) as made:
+        now = _Round()
+        await made._one(pod("a", hangs.url), asyncio.get_running_loop().time() + left, now)
+        assert hangs.connections == 1
+        assert now.errors == {"a": word}
+        await hung_up(hangs)
+
+
+async def test_bodies_in_flight_beyond_what_may_be_held_are_given_up_and_queue_last(monkeypatch):
+    monkeypatch.setattr("services.collector.sources.scrape._HELD_BYTES", 64 << 10)
+    async with running(Endpoint(handle=endless), Endpoint()) as (large, small), scraper(timeout_seconds=30.0) as made:
+        pages, errors = await made.scrape([pod("a", large.url), pod("b", small.url)])
+        assert (pages, errors) == ({"b": GOOD}, {"a": "queued"})
+        assert (made._slow, made._waited) == ({"a"}, {})
+        await hung_up(large)
+
+
+@pytest.mark.parametrize(
+    ("others", "size", "fits"), [(0, 0, True), (0, 1, True), (32 << 20, 0, True), (32 << 20, 1, False)]
+)
+async def test_where_there_is_no_room_bodies_of_up_to_a_mebibyte_still_come_in(others, size, fits):
+    body = PAGE + b"#" * ((1 << 20) - len(PAGE) + size)
+    async with running(Endpoint(response(body))) as endpoint, scraper() as made:
+        now = _Round(coming_bytes=others)
+        if fits:
+            assert (await made._fetch(pod("a", endpoint.url), now)).body == body
+        else:
+            with pytest.raises(_CrowdedError):
+                await made._fetch(pod("a", endpoint.url), now)
+        assert now.coming_bytes == others

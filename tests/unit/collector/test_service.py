@@ -11,7 +11,7 @@ from schemas.features import features_schema
 from schemas.messages import CollectRequest, State
 from schemas.settings import DEFAULT_CLASSES
 from services.collector.config import CollectorConfig
-from services.collector.core.page import SummaryPage, SummarySeries
+from services.collector.core.page import HistogramPage, SummaryPage, SummarySeries
 from services.collector.service import CollectorService
 from tests.support.builders import NODE, START_NS, actuation
 from tests.support.harness import harness
@@ -337,3 +337,51 @@ async def test_without_a_workloads_file_it_does_not_start(node, tmp_path):
     with pytest.raises(ConfigError, match=r"collector\.workloads: is not set"):
         async with collector(node, tmp_path, {"collector.workloads": None}):
             pass
+
+
+async def test_without_its_proc_folder_it_does_not_start(node, tmp_path):
+    for root in (tmp_path / "nowhere", node.proc / "stat"):
+        with pytest.raises(ConfigError, match=rf"host\.proc_root: {root} is no folder; mount the host's /proc there"):
+            async with collector(node, tmp_path, {"host.proc_root": str(root)}):
+                pass
+
+
+def logged(caplog, event):
+    return [(one.levelname, one.trimtab_fields) for one in caplog.records if one.getMessage() == event]
+
+
+async def test_that_the_node_has_no_pressure_is_said_once(node, tmp_path, caplog):
+    async with collector(node, tmp_path) as h:
+        await h.advance(15.0)
+        assert len(h.sent(State)) == 3
+    ((level, fields),) = logged(caplog, "no_pressure")
+    assert (level, fields["reason"]) == ("WARNING", "psi_missing")
+    assert "CONFIG_PSI" in fields["remedy"]
+
+
+async def test_where_there_is_pressure_nothing_is_said(node, tmp_path, caplog):
+    (node.proc / "pressure").mkdir()
+    (node.proc / "pressure/cpu").write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+    async with collector(node, tmp_path) as h:
+        await h.advance(5.0)
+    assert logged(caplog, "no_pressure") == []
+
+
+async def test_windows_of_latency_are_between_the_starts_of_rounds(node, tmp_path):
+    """The second of three rounds takes 0.9 s, since some other endpoint is slow; ten requests come in a second."""
+    text = FILE.replace("uid: uid-api,", "uid: uid-api, metrics_url: 'http://127.0.0.1:1/',")
+    async with collector(node, tmp_path, text=text) as h:
+        takes = iter([0.9, 0.0])
+
+        async def scrape(targets):
+            served = 10 * round(h.clock.monotonic() - start)
+            await h.clock.sleep(next(takes))
+            return {"uid-api": HistogramPage("m_seconds", {(): {0.1: served, math.inf: served}})}, {}
+
+        start = h.clock.monotonic()
+        h.service._scraper.scrape = scrape
+        h.service._view.windows.add(None, {"uid-api": ("latency-critical", HistogramPage("m_seconds", {}))})
+        await h.advance(10.0)
+        latencies = [state.classes["latency-critical"].latency for state in h.sent(State)]
+        assert [latency.window_seconds for latency in latencies] == [pytest.approx(5.0), pytest.approx(5.0)]
+        assert [latency.requests_per_second for latency in latencies] == [pytest.approx(10.0), pytest.approx(10.0)]

@@ -1,11 +1,14 @@
 """Rates from counters: none from a first reading, a reset or another group; never a negative one."""
 
+from dataclasses import replace
+
 import pytest
 
+from hostfs.pressure import PressureAbsent
 from services.collector.core.tally import GroupRates, Tally
 from tests.unit.collector.world import reading
 
-NONE = GroupRates()
+FIRST = GroupRates(unknown="first_look")
 
 
 def tally(*readings, delays=()):
@@ -20,8 +23,79 @@ def tally(*readings, delays=()):
 
 def test_cores_pressure_and_throttling_are_rises_over_time():
     rates = tally(reading(0, waited=0), reading(5_000_000, waited=1_000_000, throttled=500_000))
-    assert rates[0] == NONE
-    assert rates[1] == GroupRates(*map(pytest.approx, (1.0, 0.2, 0.1)), None, pytest.approx(0.1))
+    assert rates[0] == FIRST
+    held = 0.1 / 1.1  # it wanted to run for 1.1 s in a second, and was held for 0.1 of them
+    assert rates[1] == GroupRates(*map(pytest.approx, (1.0, 0.2, held)), None, pytest.approx(0.2 - held))
+
+
+@pytest.mark.parametrize(
+    ("used", "held", "ratio"),
+    [
+        (0.0, 0.0, 0.0),
+        (5.0, 0.0, 0.0),
+        (0.0, 2.5, 0.5),
+        (0.0, 40.0, 1.0),
+        (2.5, 2.5, 0.5),
+        (5.0, 15.0, 0.75),
+        (5.0, 0.5, 0.1 / 1.1),
+        (0.05, 0.05, 0.01),
+    ],
+)
+def test_the_time_that_a_limit_held_a_group_is_added_up_over_the_cpus_and_is_a_part_of_the_window(used, held, ratio):
+    """Seconds in a window of five. Held on four CPUs for 15 s in all after a quarter of the window is 3/4 of it."""
+    rates = tally(reading(0, waited=0), reading(int(used * 1e6), waited=0, throttled=int(held * 1e6)))[1]
+    assert rates.throttled_ratio == pytest.approx(ratio)
+
+
+def test_throttling_is_unknown_where_the_usage_is():
+    rates = tally(reading(9, waited=0), reading(0, waited=0, throttled=500_000))[1]
+    assert (rates.cpu_cores, rates.throttled_ratio, rates.waited_ratio(2)) == (None, None, None)
+
+
+def test_a_counter_that_jumps_further_than_any_machine_has_cpus_is_no_rate():
+    most, more = 5 * 8192 * 10**6, 5 * 8192 * 10**6 + 1
+    rates = tally(reading(0, waited=0), reading(most, waited=0), reading(most + more, waited=0))
+    assert [rate.cpu_cores for rate in rates] == [None, 8192.0, None]
+    assert [rate.unknown for rate in rates] == ["first_look", None, "counter_reset"]
+    for jumped in (reading(0, waited=more), reading(0, waited=0, throttled=more)):
+        rates = tally(reading(0, waited=0), jumped)[1]
+        assert (rates.waited_ratio(2), rates.unknown) == (None, "counter_reset")
+
+
+PSI_ON = {"waited": 0}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "unknown"),
+    [
+        (reading(0, **PSI_ON), reading(0, **PSI_ON), None),
+        (reading(0, **PSI_ON), reading(0, inode=2, **PSI_ON), "first_look"),
+        (reading(9, **PSI_ON), reading(0, **PSI_ON), "counter_reset"),
+        (reading(0, waited=9), reading(0, waited=0), "counter_reset"),
+        (reading(0, throttled=9, **PSI_ON), reading(0, throttled=0, **PSI_ON), "counter_reset"),
+        (reading(9, throttled=9), reading(9, throttled=0), "counter_reset"),
+        (reading(0), reading(0, **PSI_ON), "first_look"),
+        (reading(0, **PSI_ON), reading(0), "psi_off"),
+        (reading(9), reading(0), "counter_reset"),
+        (reading(0, **PSI_ON), reading(None, **PSI_ON), "malformed"),
+        (reading(None, **PSI_ON), reading(0, **PSI_ON), "first_look"),
+        *(
+            (reading(0), replace(reading(0), pressure=PressureAbsent(word)), word)
+            for word in ("psi_off", "psi_missing", "unreadable", "malformed", "vanished")
+        ),
+    ],
+)
+def test_why_a_wait_is_unknown_is_said(first, second, unknown):
+    rates = tally(first, second)[1]
+    assert rates.unknown == unknown
+    assert (rates.waited_ratio(2) is None) is (unknown is not None)
+
+
+def test_a_run_delay_that_stands_in_needs_no_reason():
+    rates = tally(reading(0), reading(0), delays=({7: 0}, {7: 1_000_000_000}))[1]
+    assert (rates.waited_ratio(2), rates.unknown) == (pytest.approx(0.2), None)
+    rates = tally(reading(0), reading(0), delays=(None, {7: 1_000_000_000}))[1]
+    assert (rates.waited_ratio(2), rates.unknown) == (None, "psi_off")
 
 
 def test_st_05_b_without_the_cpu_controller_throttling_is_unknown_and_there_is_none_to_take_off():
@@ -114,16 +188,16 @@ def test_st_01_b_a_counter_that_went_back_gives_no_rate_and_is_a_new_baseline():
 
 def test_st_01_a_a_group_made_again_with_a_higher_counter_gives_no_rate():
     rates = tally(reading(9_000_000), reading(900_000_000, inode=2))
-    assert rates == [NONE, NONE]
+    assert rates == [FIRST, FIRST]
 
 
 def test_a_group_that_was_away_begins_anew():
     rates = tally(reading(1_000_000), None, reading(90_000_000), reading(95_000_000))
-    assert rates == [NONE, None, NONE, GroupRates(pytest.approx(1.0), None, 0.0)]
+    assert rates == [FIRST, None, FIRST, GroupRates(pytest.approx(1.0), None, 0.0, unknown="psi_off")]
 
 
 def test_st_02_without_pressure_the_rest_is_known():
-    assert tally(reading(0), reading(5_000_000))[1] == GroupRates(pytest.approx(1.0), None, 0.0)
+    assert tally(reading(0), reading(5_000_000))[1] == GroupRates(pytest.approx(1.0), None, 0.0, unknown="psi_off")
 
 
 def test_a_stat_that_made_no_sense_is_no_rate_now_nor_next_time():
@@ -139,4 +213,4 @@ def test_ratios_of_time_are_at_most_one():
 def test_no_time_gives_no_rate():
     made = Tally()
     made.advance(None, {"pod-a": reading(0)})
-    assert made.advance(0.0, {"pod-a": reading(5)}) == {"pod-a": NONE}
+    assert made.advance(0.0, {"pod-a": reading(5)}) == {"pod-a": FIRST}

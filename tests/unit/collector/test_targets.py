@@ -72,6 +72,14 @@ def test_pm_12_a_place_is_a_host_and_a_port_however_they_are_written(others):
     assert urls(pod("x", **one), pod("y", **second)) == {}
 
 
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "localhost.", "[::ffff:127.0.0.1]"])
+def test_pm_12_the_machine_itself_is_one_place_by_name_and_by_address(host):
+    one = pod("x", url="http://127.0.0.1:9102/metrics")
+    assert urls(one, pod("y", url=f"http://{host}:9102/metrics")) == {}
+    assert set(urls(one, pod("y", url=f"http://{host}:9103/metrics"))) == {"x", "y"}
+    assert set(urls(one, pod("y", url="http://localhost.test:9102/metrics"))) == {"x", "y"}
+
+
 def test_pm_12_three_pods_and_one_that_owns_the_port():
     pods = [pod("x", port="9102"), pod("y", port="9102", ports=(9102,)), pod("z", port="9102")]
     assert set(urls(*pods)) == {"y"}

@@ -262,7 +262,7 @@ def test_latency_has_a_reason_for_every_absence(two):
     second = look(eyes, kernel, 5.0, MEMBERS, {API.uid: page(50)})
     assert second.classes["latency-critical"].latency.requests == 50
     third = look(eyes, kernel, 10.0, MEMBERS, errors={API.uid: "timeout"})
-    assert third.classes["latency-critical"].latency == Latency(reason="scrape_failed")
+    assert third.classes["latency-critical"].latency == Latency(reason="scrape_failed", silent_pods=1)
 
 
 OTHER = workload("api2")
@@ -270,24 +270,27 @@ PAIR = [(API, "latency-critical"), (OTHER, "latency-critical")]
 
 
 @pytest.mark.parametrize(
-    ("errors", "reason", "judge"),
+    ("errors", "reason", "silent", "judge"),
     [
-        ({}, "no_source", "pressure"),
-        ({"api": "no_metric: none on the page"}, "no_metric", "pressure"),
-        ({"api": "unit_suspect: ms", "api2": "no_metric: none"}, "no_metric", "pressure"),
-        ({"api": "no_target: no port", "api2": "shared_target: two pods"}, "no_target", "pressure"),
-        ({"api": "timeout"}, "scrape_failed", "latency"),
-        ({"api": "unreachable: ClientConnectorError"}, "scrape_failed", "latency"),
-        ({"api": "queued"}, "scrape_failed", "latency"),
-        ({"api": "no_target: no port", "api2": "timeout"}, "scrape_failed", "latency"),
-        ({"api": "unreadable: HTTP status 500", "api2": "no_metric: none"}, "scrape_failed", "latency"),
+        ({}, "no_source", 0, "pressure"),
+        ({"api": "no_metric: none on the page"}, "no_metric", 0, "pressure"),
+        ({"api": "unit_suspect: ms", "api2": "no_metric: none"}, "no_metric", 0, "pressure"),
+        ({"api": "no_target: no port", "api2": "shared_target: two pods"}, "no_target", 0, "pressure"),
+        ({"api": "timeout"}, "scrape_failed", 1, "latency"),
+        ({"api": "unreachable: ClientConnectorError"}, "scrape_failed", 1, "latency"),
+        ({"api": "queued"}, "scrape_failed", 1, "latency"),
+        ({"api": "queued", "api2": "queued"}, "scrape_failed", 2, "latency"),
+        ({"api": "no_target: no port", "api2": "timeout"}, "scrape_failed", 1, "latency"),
+        ({"api": "unreadable: HTTP status 500", "api2": "no_metric: none"}, "scrape_failed", 1, "latency"),
     ],
 )
-def test_a_class_without_a_page_is_judged_by_pressure_unless_some_pod_only_failed_for_now(two, errors, reason, judge):
+def test_a_class_without_a_page_is_judged_by_pressure_unless_some_pod_only_failed_for_now(
+    two, errors, reason, silent, judge
+):
     two.add("pod-api2")
     words = {f"uid-{name}": word for name, word in errors.items()}
     found = look(view(), two.kernel(), 0.0, PAIR, errors=words).classes["latency-critical"]
-    assert (found.latency, found.judged_by) == (Latency(reason=reason), judge)
+    assert (found.latency, found.judged_by) == (Latency(reason=reason, silent_pods=silent), judge)
 
 
 def test_without_a_pressure_ceiling_a_class_is_judged_by_latency_also_where_it_has_none(two):
@@ -358,3 +361,164 @@ def test_a_node_without_any_proc_file_says_that_it_does_not_know(two):
     seen = look(eyes, kernel, 5.0, MEMBERS)
     assert (seen.contention.contended, seen.contention.run_queue) == (False, None)
     assert (seen.contention.reason or "").startswith("unknown")
+
+
+@pytest.mark.parametrize(
+    ("words", "silent"),
+    [
+        (("timeout", "unreadable: half a page"), 2),
+        (("queued", "no_metric: none"), 1),
+        (("unit_suspect: ms", "no_target: no port"), 0),
+        (("tls: self-signed", None), 1),
+    ],
+)
+def test_pods_that_are_asked_and_do_not_answer_are_counted_beside_those_that_do(two, words, silent):
+    """A third pod of the class answers; one of another class that does not is no matter of this one."""
+    others = [workload("b"), workload("c")]
+    for other in others:
+        two.add(other.group)
+    members = [*MEMBERS, *((other, "latency-critical") for other in others)]
+    errors = {other.uid: word for other, word in zip(others, words, strict=True) if word} | {JOB.uid: "timeout"}
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 0.0, members, {API.uid: page(0)}, errors=errors)
+    seen = look(eyes, kernel, 5.0, members, {API.uid: page(50)}, errors=errors).classes
+    latency = seen["latency-critical"].latency
+    assert (latency.requests, latency.pods, latency.silent_pods) == (50, 1, silent)
+    assert seen["batch"].latency.silent_pods == 1
+
+
+def test_a_pod_whose_group_is_gone_is_not_silent(two):
+    """It is still in the list of workloads, and nobody answers at its address any more."""
+    eyes, kernel, gone = view(), two.kernel(), {OTHER.uid: "unreachable: Connection refused"}
+    look(eyes, kernel, 0.0, PAIR, {API.uid: page(0)}, errors=gone)
+    seen = look(eyes, kernel, 5.0, PAIR, {API.uid: page(50)}, errors=gone).classes["latency-critical"]
+    assert (seen.pods, seen.latency.pods, seen.latency.silent_pods) == (1, 1, 0)
+    words = gone | {API.uid: "no_metric: none on the page"}
+    seen = look(eyes, kernel, 10.0, PAIR, errors=words).classes["latency-critical"]
+    assert (seen.latency, seen.judged_by) == (Latency(reason="no_metric"), "pressure")
+
+
+def test_a_slow_endpoint_does_not_make_another_pods_window_longer(two):
+    """Every round begins on its second; the one in the middle ends late, since some endpoint took its time."""
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 0.1, MEMBERS, {API.uid: page(0)}, scraped_at=0.0)
+    slow = look(eyes, kernel, 6.0, MEMBERS, {API.uid: page(100)}, scraped_at=5.0)
+    after = look(eyes, kernel, 10.1, MEMBERS, {API.uid: page(200)}, scraped_at=10.0)
+    for seen, kernels_window in ((slow, 5.9), (after, 4.1)):
+        latency = seen.classes["latency-critical"].latency
+        assert (latency.requests_per_second, latency.window_seconds) == (pytest.approx(20.0), pytest.approx(5.0))
+        assert seen.window_seconds == pytest.approx(kernels_window)
+
+
+def test_the_kernels_rates_are_over_the_time_between_its_own_readings(two):
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 0.0, MEMBERS, scraped_at=0.0)
+    two.usage("pod-api", 6_000_000)
+    seen = look(eyes, kernel, 6.0, MEMBERS, scraped_at=5.0)
+    assert seen.classes["latency-critical"].cpu_cores == pytest.approx(1.0)
+
+
+EMPTY = HistogramPage("m_seconds", {})
+
+
+def test_a_metric_that_is_declared_and_has_no_samples_yet_makes_an_idle_class_that_latency_judges(two):
+    eyes, kernel = view(), two.kernel()
+    first = look(eyes, kernel, 0.0, MEMBERS, {API.uid: EMPTY}).classes["latency-critical"]
+    assert (first.latency, first.judged_by) == (Latency(reason="first_scrape"), "latency")
+    idle = look(eyes, kernel, 5.0, MEMBERS, {API.uid: EMPTY}).classes["latency-critical"]
+    assert (idle.latency.reason, idle.latency.requests, idle.judged_by) == ("idle", 0, "latency")
+    seen = look(eyes, kernel, 10.0, MEMBERS, {API.uid: page(50)}).classes["latency-critical"]
+    assert (seen.latency.requests, seen.latency.reason, seen.judged_by) == (50, None, "latency")
+
+
+def held(node, group, own, *containers):
+    """Microseconds that a limit held the pod's group, and each of the groups directly below it."""
+    node.usage(group, 0, throttled=own)
+    for number, usec in enumerate(containers):
+        name = f"{group}/c{number}"
+        if not (node.base / name).exists():
+            node.add(name)
+        node.usage(name, 0, throttled=usec)
+
+
+def test_the_limits_of_the_containers_hold_the_pod_too(two):
+    """The kubelet leaves the pod's own limit at max when one container has none."""
+    eyes, kernel = view(), two.kernel()
+    held(two, "pod-api", 0, 1_000_000, 7_000_000)
+    look(eyes, kernel, 0.0, MEMBERS)
+    held(two, "pod-api", 0, 2_000_000, 8_500_000)
+    two.waited("pod-api", 4_000_000)
+    api = look(eyes, kernel, 5.0, MEMBERS).classes["latency-critical"]
+    assert (api.throttled_ratio, api.pressure_ratio) == (pytest.approx(0.5), pytest.approx(0.8))
+    assert api.waited_ratio == pytest.approx(0.3)
+    held(two, "pod-api", 500_000, 2_500_000, 8_500_000)
+    api = look(eyes, kernel, 10.0, MEMBERS).classes["latency-critical"]
+    assert api.throttled_ratio == pytest.approx(0.2)
+
+
+def test_what_holds_groups_inside_a_container_or_a_neighbour_is_not_added(two):
+    kernel = two.kernel()
+    held(two, "pod-api", 5, 70)
+    held(two, "pod-api/c0", 70, 900)
+    two.add("pod-other")
+    held(two, "pod-other", 3, 70)
+    groups = kernel.sweep(["pod-api", "pod-job"]).groups
+    found = {name: reading.stat.throttled_usec for name, reading in groups.items()}
+    assert found == {"pod-api": 75, "pod-job": 0, "pod-other": 3}
+
+
+def test_without_the_cpu_controller_no_limit_holds_a_pod_and_its_containers_are_not_asked(two):
+    kernel = two.kernel()
+    held(two, "pod-api", 0, 70)
+    (two.base / "pod-api/cpu.stat").write_text("usage_usec 5\nuser_usec 5\nsystem_usec 0\n")
+    assert kernel.sweep(["pod-api"]).groups["pod-api"].stat.throttled_usec is None
+
+
+@pytest.mark.parametrize("text", ["", "nonsense\n", "usage_usec 5\nuser_usec 5\nsystem_usec 0\n"])
+def test_a_container_whose_limit_cannot_be_read_adds_nothing(two, text):
+    kernel = two.kernel()
+    held(two, "pod-api", 5, 70, 900)
+    (two.base / "pod-api/c0/cpu.stat").write_text(text)
+    assert kernel.sweep(["pod-api"]).groups["pod-api"].stat.throttled_usec == 905
+
+
+def test_a_container_that_is_made_again_leaves_the_wait_unknown_for_a_window(two):
+    eyes, kernel = view(), two.kernel()
+    held(two, "pod-api", 0, 9_000_000)
+    look(eyes, kernel, 0.0, MEMBERS)
+    held(two, "pod-api", 0, 0)
+    api = look(eyes, kernel, 5.0, MEMBERS).classes["latency-critical"]
+    assert (api.throttled_ratio, api.waited_ratio, api.waited_reason) == (None, None, "counter_reset")
+    api = look(eyes, kernel, 10.0, MEMBERS).classes["latency-critical"]
+    assert (api.throttled_ratio, api.waited_ratio, api.waited_reason) == (0.0, 0.0, None)
+
+
+def test_a_wait_that_is_unknown_says_why(two):
+    eyes, kernel = view(), two.kernel()
+    first = look(eyes, kernel, 0.0, MEMBERS).classes
+    assert {name: seen.waited_reason for name, seen in first.items()} == {
+        "latency-critical": "first_look",
+        "batch": "first_look",
+        "default": "no_pods",
+    }
+    (two.base / "pod-api/cpu.pressure").unlink()
+    (two.base / "pod-job/cpu.pressure").write_text("nonsense\n")
+    second = look(eyes, kernel, 5.0, MEMBERS).classes
+    assert (second["latency-critical"].waited_reason, second["batch"].waited_reason) == ("psi_missing", "malformed")
+    failing(kernel, "pod-job/cpu.pressure", errno.EOPNOTSUPP)
+    two.waited("pod-api", 0)
+    third = look(eyes, kernel, 10.0, MEMBERS).classes
+    assert (third["latency-critical"].waited_reason, third["batch"].waited_reason) == ("first_look", "psi_off")
+    failing(kernel, "pod-job/cpu.pressure", errno.EACCES)
+    fourth = look(eyes, kernel, 15.0, MEMBERS).classes
+    assert (fourth["latency-critical"].waited_reason, fourth["latency-critical"].waited_ratio) == (None, 0.0)
+    assert fourth["batch"].waited_reason == "unreadable"
+
+
+def test_contention_that_is_unknown_tells_a_missing_file_from_a_first_look(two):
+    seen = look(view(), two.kernel(), 0.0, MEMBERS)
+    assert seen.contention.reason == "unknown: schedstat: first look, or a counter went back"
+    (two.proc / "stat").unlink()
+    (two.proc / "schedstat").unlink()
+    seen = look(view(), two.kernel(), 0.0, MEMBERS)
+    assert seen.contention.reason == "unknown: no file for it here"

@@ -103,6 +103,9 @@ def test_an_empty_file_has_no_workloads(file):
         ("pods: []\n", "unknown field `pods`"),
         (GOOD + "  - {uid: a, group: pod-c}\n", "listed twice"),
         (GOOD + "  - {uid: c, group: pod-b}\n", "listed twice"),
+        (GOOD + "  - {uid: c, group: pod-b/c1}\n", "'pod-b/c1' and 'pod-b' lie inside one another"),
+        (GOOD + "  - {uid: c, group: burstable}\n", "is a QoS group"),
+        (GOOD + "  - {uid: c, group: x/pod-c}\n  - {uid: d, group: x}\n", "'x' and 'x/pod-c' lie inside one another"),
         ("workloads: [", "not valid YAML"),
         ("- a\n", "must be a mapping"),
         (entry(uid="2026-13-45"), "does not fit its type"),
@@ -117,6 +120,12 @@ def test_what_is_wrong_is_said_in_one_line(file, text, words):
         read_workloads(str(file), pods_root(file))
     assert str(caught.value).startswith(str(file))
     assert "\n" not in str(caught.value)
+
+
+def test_groups_whose_names_only_begin_alike_do_not_lie_inside_one_another(file):
+    file.write_text(GOOD + "  - {uid: c, group: pod-bb}\n  - {uid: d, group: burstable/pod-b}\n")
+    groups = [one.group for one in read_workloads(str(file), pods_root(file))]
+    assert groups == ["burstable/pod-a", "pod-b", "pod-bb", "burstable/pod-b"]
 
 
 def test_a_missing_file_ends_the_start(file):

@@ -100,7 +100,9 @@ def view(*, min_requests: int = 20, max_window_seconds: float = 30.0, classes=DE
     return View(classes, WeightSettings(), LatencyWindows(min_requests, max_window_seconds), 0.05, 0.5)
 
 
-def look(eyes: View, kernel: Kernel, at: float, members, pages=None, *, errors=None, may_grow: bool = False):
+def look(
+    eyes: View, kernel: Kernel, at: float, members, pages=None, *, errors=None, scraped_at=None, may_grow: bool = False
+):
     """One collection: `members` are (workload, class) pairs; `errors` are words by uid."""
     sweep = kernel.sweep(workload.group for workload, _ in members)
     return eyes.advance(
@@ -116,6 +118,7 @@ def look(eyes: View, kernel: Kernel, at: float, members, pages=None, *, errors=N
             cpus=sweep.proc_stat.cpus if sweep.proc_stat else 1,
             scrape_errors=errors or {},
             run_delays=sweep.run_delays,
+            scraped_at=scraped_at,
         ),
         may_grow=may_grow,
     )
