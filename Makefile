@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: setup demo up test fuzz check format bench lock clean
+.PHONY: setup demo up test fuzz mutants faults check format bench lock clean
 
 setup: $(STAMP)
 
@@ -27,6 +27,12 @@ test: $(STAMP)
 
 fuzz: $(STAMP)
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+faults: $(STAMP)
+	@$(BIN)/python -m tests.faults $(ARGS)
+
+mutants: $(STAMP)
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 check: $(STAMP)
 	@$(BIN)/ruff format --check .

@@ -44,6 +44,7 @@ class ActuatorService:
         self._try_again_at = math.inf
         self._restore_again_at: float | None = None
         self._judged_at = -math.inf
+        self._note_move()
         self._ending = False
         self._stand_still: Mode | None = None
 
@@ -210,6 +211,10 @@ class ActuatorService:
         if writes:
             self._context.log.info("left_canary", groups=len(writes), ratio=canary_ratio)
 
+    def _note_move(self) -> None:
+        """Weights moved by our hand, or may have before we came: what was seen until now is no picture of them."""
+        self._moved_at_ns, self._moved_at = self._context.clock.now_ns(), self._context.clock.monotonic()
+
     def _objection(  # noqa: PLR0911 - one line a reason, in their order
         self, verdict: Verdict, state: State, known_since: float
     ) -> tuple[str, str] | None:
@@ -229,6 +234,9 @@ class ActuatorService:
         expired = self._expired(verdict, state, known_since)
         if expired is not None:
             return "deadline", expired
+        since_moved = self._context.clock.monotonic() - self._moved_at
+        if state.at < self._moved_at_ns and since_moved <= 2 * self._context.shared.loop.tick_seconds:
+            return "freshness", f"the state is from before weights moved {since_moved:.1f} s ago"
         if self._read_only is not None and self._context.clock.monotonic() < self._try_again_at:
             return "read_only", self._read_only
         return None
@@ -290,6 +298,7 @@ class ActuatorService:
     def _restore(self, label: str) -> list[PodWrite]:
         self._last_applied = None
         writes = self._weights.restore()
+        self._note_move()
         failed = [write.group for write in writes if write.result == "failed"]
         now = self._context.clock.monotonic()
         self._restore_again_at = now + self._config.dead_man_seconds if failed else None
@@ -308,6 +317,7 @@ class ActuatorService:
             self._context.log.error("journal_failed", detail=str(error))
             return None
         if batch.ready:
+            self._note_move()
             self._restore_again_at = None  # what is there now is wanted
         return batch
 

@@ -1,0 +1,530 @@
+"""Removes, one at a time, every rule and check that enforces an invariant, and shows which test breaks.
+
+`python -m tests.mutants [TEXT ...]` (or `make mutants`) works on a copy of the tree. With texts, only mutants with one
+of them in their row are made. Exit code 1 if one survives, if its place is not found exactly once, or if a named test
+fails without it.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO
+
+REPOSITORY: Final = Path(__file__).parents[1]
+CODE: Final = ("schemas", "hostfs", "runtime", "services", "lab", "cli")
+SECONDS: Final = 120.0
+"""Longest run of the tests of one mutant. A mutant that hangs is told from one that survives: it is an error."""
+
+GUARD, RULES, ACTUATOR = "services/guard/service.py", "services/guard/core/rules", "services/actuator/service.py"
+WEIGHTS, LEDGER = "services/actuator/weights.py", "services/actuator/core/ledger.py"
+WRITER, FORMAT = "services/actuator/cgroup_writer.py", "services/actuator/core/journal_format.py"
+MESSENGER, CODEC = "runtime/messenger.py", "schemas/codec.py"
+
+_OF_RULES, _OF_VERDICTS = "tests/unit/guard/test_rules.py::test_", "tests/unit/guard/test_service_verdicts.py::test_"
+_OF_MODES, _OF_ACTUATOR = "tests/unit/guard/test_service_modes.py::test_", "tests/unit/actuator/test_service.py::test_"
+_OF_WAYS_BACK = "tests/unit/actuator/test_service_ways_back.py::test_"
+_OF_WEIGHTS, _OF_WRITER = (
+    "tests/unit/actuator/test_weights.py::test_",
+    "tests/unit/actuator/test_cgroup_writer.py::test_",
+)
+_OF_JOURNAL, _OF_CODEC = "tests/unit/actuator/test_journal.py::test_", "tests/unit/schemas/test_codec.py::test_"
+_OF_MESSENGER = "tests/unit/runtime/test_messenger.py::test_"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One check taken out: `old` becomes `new` in `where`, a file or a folder of modules; every test must then fail."""
+
+    invariant: str
+    removes: str
+    where: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS: Final = (
+    Mutant(
+        "I1",
+        "the writer refuses QoS groups and the pods root",
+        WRITER,
+        """raise ValueError(f"{group!r} is a QoS group: the kubelet's, never written")""",
+        "pass",
+        (_OF_WRITER + "what_is_no_pod_group_is_refused_and_nothing_changes",),
+    ),
+    Mutant(
+        "I1",
+        "the writer refuses groups inside a pod",
+        WRITER,
+        """raise ValueError(f"{group!r} is inside a pod's group: weights are written to pods only")""",
+        "pass",
+        (_OF_WRITER + "what_is_no_pod_group_is_refused_and_nothing_changes",),
+    ),
+    Mutant(
+        "I1",
+        "no group leaves the root by its name",
+        "hostfs/cgroup.py",
+        'if component in ("", ".", ".."):',
+        'if component == "":',
+        (_OF_WRITER + "what_is_no_pod_group_is_refused_and_nothing_changes",),
+    ),
+    Mutant(
+        "I1",
+        "no link is followed to a folder",
+        WRITER,
+        "folder = os.open(component, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)",
+        "folder = os.open(component, _FOLDER, dir_fd=parent)",
+        (_OF_WRITER + "a_link_to_a_folder_outside_is_not_followed",),
+    ),
+    Mutant(
+        "I1",
+        "no link is followed to a file",
+        WRITER,
+        "os.open(_FILE, os.O_WRONLY | os.O_NOFOLLOW |",
+        "os.open(_FILE, os.O_WRONLY |",
+        (_OF_WRITER + "a_link_in_place_of_the_weight_file_is_not_followed",),
+    ),
+    Mutant(
+        "I2",
+        "actuator: no state from before its own last move or its start",
+        ACTUATOR,
+        "state.at < self._moved_at_ns and",
+        "state.at < 0 and",
+        (
+            "tests/property/test_protocol.py::test_i2_a_verdict_that_an_order_to_restore_overtook_is_not_carried_out",
+            "tests/property/test_protocol.py::test_i6_a_verdict_that_comes_again_after_a_restart_is_not_applied_again",
+        ),
+    ),
+    Mutant(
+        "I2",
+        "guard: bounds",
+        RULES,
+        "if not low <= weight <= high:",
+        "if False:",
+        (_OF_RULES + "wt_02_a_weight_outside_the_bounds_is_refused",),
+    ),
+    Mutant(
+        "I2",
+        "actuator: bounds, whoever sent it",
+        ACTUATOR,
+        "if not limits.min_weight <= weight <= limits.max_weight:",
+        "if False:",
+        (_OF_ACTUATOR + "i2_a_verdict_with_a_weight_out_of_bounds_is_not_carried_out_whoever_sent_it",),
+    ),
+    Mutant(
+        "I2",
+        "writer: nothing but a weight",
+        WRITER,
+        "if not _is_weight(text) or int(text) < KERNEL_MIN_WEIGHT:",
+        "if False:",
+        (_OF_WRITER + "wt_02_only_weights_are_ever_written",),
+    ),
+    Mutant(
+        "I2",
+        "guard: the step ratio",
+        RULES,
+        "if widest <= math.log(limit) * (1 + _ROUNDING):",
+        "if True:",
+        (_OF_RULES + "a_step_is_clamped_to_the_ratio",),
+    ),
+    Mutant(
+        "I2",
+        "guard: no second step on one picture",
+        RULES,
+        "if age > situation.since_moved_seconds:",
+        "if False:",
+        (_OF_VERDICTS + "i2_a_backlog_does_not_make_two_steps_of_one_picture",),
+    ),
+    Mutant(
+        "I2",
+        "guard: the rate",
+        RULES,
+        "if situation.changes_left > 0:",
+        "if True:",
+        (_OF_VERDICTS + "i2_no_more_changes_than_the_rate",),
+    ),
+    Mutant(
+        "I2",
+        "guard: the rate survives a restart",
+        GUARD,
+        "for age in change_ages(",
+        "for age in [] and change_ages(",
+        (_OF_MODES + "i2_a_restart_does_not_refill_the_change_budget",),
+    ),
+    Mutant(
+        "I3",
+        "guard: freshness",
+        RULES,
+        "if age > situation.max_state_age_seconds:",
+        "if False:",
+        (_OF_VERDICTS + "i3_a_state_older_than_two_ticks_is_refused",),
+    ),
+    Mutant(
+        "I3",
+        "guard: a deadline within the state's two ticks",
+        GUARD,
+        "good_for = min(lifetime, self._max_state_age_seconds - cycle.age_seconds) - waited",
+        "good_for = lifetime - waited",
+        (_OF_VERDICTS + "i3_the_deadline_is_never_later_than_two_ticks_after_the_state_s_stamp",),
+    ),
+    Mutant(
+        "I3",
+        "guard: a clock set back makes nothing fresh",
+        "services/guard/core/state_age.py",
+        "if by_wall >= -self._skew_seconds else",
+        "if True else",
+        ("tests/unit/guard/test_state_age.py::test_na_09_a_clock_set_back_does_not_make_an_old_state_fresh",),
+    ),
+    Mutant(
+        "I3",
+        "actuator: the deadline",
+        ACTUATOR,
+        "if late > 0:",
+        "if False:",
+        (_OF_ACTUATOR + "i3_nothing_is_applied_after_the_deadline",),
+    ),
+    Mutant(
+        "I3",
+        "actuator: freshness",
+        ACTUATOR,
+        "if age > limit:",
+        "if False:",
+        (_OF_ACTUATOR + "i3_a_state_that_was_old_when_it_came_is_not_acted_on",),
+    ),
+    Mutant(
+        "I3",
+        "actuator: the deadline by its own clock",
+        ACTUATOR,
+        "if known > max(0.0, (verdict.deadline - state.at) / 1e9):",
+        "if False:",
+        (_OF_ACTUATOR + "i3_a_step_of_the_wall_clock_never_makes_a_late_verdict_good",),
+    ),
+    Mutant(
+        "I3",
+        "actuator: the deadline again after the journal",
+        WEIGHTS,
+        "batch.late = too_late() if batch.ready else None",
+        "batch.late = None",
+        (_OF_ACTUATOR + "i3_a_slow_journal_does_not_carry_a_write_over_the_deadline",),
+    ),
+    Mutant(
+        "I4",
+        "actuator: restores when it ends",
+        ACTUATOR,
+        'await self._restore_and_say("stop", "stop")',
+        "pass",
+        (_OF_WAYS_BACK + "i4_the_end_restores_and_says_so", _OF_WAYS_BACK + "i4_the_end_restores_without_a_bus"),
+    ),
+    Mutant(
+        "I4",
+        "actuator: the dead man",
+        ACTUATOR,
+        "if self._dead_man.fires(now) and",
+        "if False and",
+        (
+            _OF_WAYS_BACK + "i4_originals_return_when_the_guard_is_silent",
+            _OF_WAYS_BACK + "i4_the_dead_man_needs_no_bus",
+        ),
+    ),
+    Mutant(
+        "I4",
+        "actuator: restores after a crash",
+        ACTUATOR,
+        'self._restore("restart")',
+        "pass",
+        (_OF_WAYS_BACK + "i4_a_restart_after_a_crash_restores_before_it_listens",),
+    ),
+    Mutant(
+        "I4",
+        "actuator: tries again what could not be restored",
+        ACTUATOR,
+        "elif self._restore_again_at is not None and now >= self._restore_again_at:",
+        "elif False:",
+        (_OF_WAYS_BACK + "i4_what_could_not_be_restored_is_tried_again",),
+    ),
+    Mutant(
+        "I4",
+        "actuator: an order to stand still restores",
+        ACTUATOR,
+        'elif command.verb == "restore" or command.mode in _STANDS_STILL:',
+        'elif command.verb == "restore":',
+        (_OF_WAYS_BACK + "i4_a_mode_that_stands_still_restores",),
+    ),
+    Mutant(
+        "I4",
+        "guard: weights that nobody watches are ordered back",
+        GUARD,
+        "if silent > self._config.blind_after_ticks * tick and not self._blind:",
+        "if False:",
+        (_OF_MODES + "when_states_stop_coming_originals_are_ordered_back_once",),
+    ),
+    Mutant(
+        "I4",
+        "journal: on disk before the first write",
+        WEIGHTS,
+        "sync=any(isinstance(record, Original) for record in records)",
+        "sync=False",
+        (_OF_WEIGHTS + "the_journal_is_on_disk_before_the_first_write",),
+    ),
+    Mutant(
+        "I4",
+        "journal: checksums",
+        FORMAT,
+        'if checksum != b"%08x" % zlib.crc32(body):',
+        "if False:",
+        (_OF_JOURNAL + "a_flipped_byte_anywhere_before_the_last_line_sets_the_file_aside",),
+    ),
+    Mutant(
+        "I4",
+        "journal: of this boot of the machine",
+        FORMAT,
+        "if head.boot_id != boot_id:",
+        "if False:",
+        (_OF_JOURNAL + "a_journal_of_another_boot_is_set_aside",),
+    ),
+    Mutant(
+        "I4",
+        "writer: the same group, not one of its name",
+        WRITER,
+        "if os.fstat(folder).st_ino != identity:",
+        "if False:",
+        (_OF_WRITER + "a_group_made_again_between_reading_and_writing_is_not_written",),
+    ),
+    Mutant(
+        "I5",
+        "a foreign value is the new original",
+        WEIGHTS,
+        "batch.records.append(Rebase(group=group, value=found.text))",
+        "pass",
+        (_OF_WEIGHTS + "wt_04_a_foreign_value_is_the_new_baseline_and_reported",),
+    ),
+    Mutant(
+        "I5",
+        "restoring leaves a foreign value",
+        LEDGER,
+        'return "write" if text in entry.ours else "foreign"',
+        'return "write"',
+        (_OF_WEIGHTS + "wt_04_a_foreign_value_at_restore_stays",),
+    ),
+    Mutant(
+        "I5",
+        "a rollback leaves a foreign value",
+        WEIGHTS,
+        'if only_ours and owner != "ours":',
+        "if False:",
+        (
+            _OF_WEIGHTS + "a_rollback_writes_over_our_values_only",
+            _OF_WAYS_BACK + "wt_04_a_rollback_leaves_somebody_elses_value_alone",
+        ),
+    ),
+    Mutant(
+        "I5",
+        "left alone after three in a row",
+        LEDGER,
+        "if others.in_a_row < limit:",
+        "if True:",
+        (
+            _OF_WEIGHTS + "wt_04_after_three_in_a_row_the_group_is_left_alone",
+            _OF_ACTUATOR + "wt_04_after_three_in_a_row_a_pod_is_left_alone_and_keeps_its_value",
+        ),
+    ),
+    Mutant(
+        "I6",
+        "guard: one verdict a state",
+        GUARD,
+        "if refused is not None:",
+        "if False:",
+        (_OF_VERDICTS + "i6_one_verdict_whatever_is_delivered_twice",),
+    ),
+    Mutant(
+        "I6",
+        "guard: one verdict, whatever is proposed later",
+        GUARD,
+        """if cycle.verdict is not None:
+            self._context.messenger.drop(action,""",
+        """if False:
+            self._context.messenger.drop(action,""",
+        (_OF_VERDICTS + "i6_a_second_different_action_changes_nothing",),
+    ),
+    Mutant(
+        "I6",
+        "actuator: one application a cycle",
+        ACTUATOR,
+        "if not self._order.accept(verdict.boot, verdict.cycle):",
+        "if False:",
+        (
+            _OF_ACTUATOR + "i6_whatever_is_delivered_twice_is_applied_once",
+            _OF_ACTUATOR + "i6_an_older_verdict_after_a_newer_one_is_dropped",
+        ),
+    ),
+    Mutant(
+        "I7",
+        "a message that cannot be read is counted and dropped",
+        MESSENGER,
+        """self._drop(tag, "decode", 0, str(error))
+                return""",
+        "raise",
+        (_OF_MESSENGER + "ms_03_a_bad_message_is_counted_and_the_reader_goes_on",),
+    ),
+    Mutant(
+        "I7",
+        "a message about another node is dropped",
+        MESSENGER,
+        "if message.node != self.node:",
+        "if False:",
+        (_OF_MESSENGER + "a_message_about_another_node_is_dropped_even_on_this_nodes_subject",),
+    ),
+    Mutant(
+        "I7",
+        "a message that is too large is not read",
+        CODEC,
+        """if len(raw) > MAX_MESSAGE_BYTES:
+        raise DecodeError""",
+        """if False:
+        raise DecodeError""",
+        (_OF_CODEC + "a_message_over_the_limit_neither_leaves_nor_is_read",),
+    ),
+    Mutant(
+        "I7",
+        "NaN and infinity never leave",
+        CODEC,
+        "    if where is not None:\n        raise EncodeError",
+        "    if False:\n        raise EncodeError",
+        (_OF_CODEC + "a_number_that_is_not_finite_never_leaves_and_is_located",),
+    ),
+    Mutant(
+        "I7",
+        "a bad group costs its pod, not the cycle",
+        WEIGHTS,
+        "except ValueError as error:  # a state that names what is no pod group costs that pod, not the cycle",
+        "except ZeroDivisionError as error:",
+        (
+            _OF_ACTUATOR + "i7_a_bad_group_path_costs_that_pod_only",
+            _OF_WEIGHTS + "i7_a_bad_group_path_costs_that_pod_only",
+        ),
+    ),
+    Mutant(
+        "I8",
+        "the default mode",
+        "schemas/settings.py",
+        'mode: Mode = "shadow"',
+        'mode: Mode = "active"',
+        ("tests/unit/schemas/test_settings.py::test_the_defaults_agree_with_each_other_and_touch_nothing",),
+    ),
+    Mutant(
+        "I8",
+        "guard: shadow executes nothing",
+        RULES,
+        'if situation.mode == "shadow":',
+        "if False:",
+        (
+            _OF_RULES + "shadow_decides_and_executes_nothing",
+            _OF_VERDICTS + "i8_shadow_executes_nothing_and_uses_no_rate",
+        ),
+    ),
+    Mutant(
+        "I8",
+        "actuator: a verdict in a standing mode is not carried out",
+        ACTUATOR,
+        "if verdict.mode in _STANDS_STILL:",
+        "if False:",
+        (_OF_ACTUATOR + "i8_a_verdict_that_contradicts_its_mode_writes_nothing",),
+    ),
+    Mutant(
+        "I8",
+        "actuator: an order to stand still that the guard missed",
+        ACTUATOR,
+        "if self._stand_still is not None:",
+        "if False:",
+        (_OF_ACTUATOR + "i8_an_order_to_stand_still_that_the_guard_missed_is_kept_until_it_shows_or_is_lifted",),
+    ),
+)
+
+
+def find(root: Path, mutant: Mutant) -> Path | None:
+    """The one file in which the mutant's place is, exactly once; None if there is none, or more than one place."""
+    where = root / mutant.where
+    files = sorted(where.rglob("*.py")) if where.is_dir() else [where]
+    counts = {file: file.read_text(encoding="utf-8").count(mutant.old) for file in files if file.is_file()}
+    return next((file for file, count in counts.items() if count), None) if sum(counts.values()) == 1 else None
+
+
+def run_tests(root: Path, tests: Sequence[str]) -> tuple[set[str], str]:
+    """The tests that failed, without parameters, and what pytest said if it could not run them all."""
+    # What was compiled from the text before may be of the same second and size as the text now.
+    env = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "1000"}
+    options = ("-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "--no-header")
+    command = (sys.executable, "-m", "pytest", *options, *tests)
+    try:
+        ran = subprocess.run(
+            command, cwd=root, env=env, capture_output=True, text=True, timeout=SECONDS + 5 * len(tests), check=False
+        )
+    except subprocess.TimeoutExpired:
+        return set(), "hangs"
+    failed = {name.partition("[")[0] for name in re.findall(r"^FAILED (\S+?::\w+)", ran.stdout, re.MULTILINE)}
+    if ran.returncode not in (0, 1) or re.search(r"^ERROR ", ran.stdout, re.MULTILINE):
+        return failed, (ran.stdout + ran.stderr).strip()[-1000:] or f"pytest ended with {ran.returncode}"
+    return failed, ""
+
+
+def try_out(root: Path, mutant: Mutant) -> tuple[str, str, bool]:
+    """Where it was, what broke, and whether all of what must break did. The copy is as before afterwards."""
+    place = find(root, mutant)
+    if place is None:
+        return mutant.where, "its place is not there exactly once", False
+    text = place.read_text(encoding="utf-8")
+    line = text[: text.index(mutant.old)].count("\n") + 1
+    where = f"{place.relative_to(root)}:{line}"
+    place.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        failed, trouble = run_tests(root, mutant.tests)
+    finally:
+        place.write_text(text, encoding="utf-8")
+    alive = [test for test in mutant.tests if test not in failed]
+    if trouble:
+        return where, trouble, False
+    if alive:
+        return where, f"SURVIVES {', '.join(_short(test) for test in alive)}", False
+    return where, ", ".join(_short(test) for test in mutant.tests), True
+
+
+def main(wanted: Sequence[str]) -> int:
+    """Tries all mutants that are wanted; 0 if every one was caught."""
+    chosen = [mutant for mutant in MUTANTS if not wanted or any(text in str(mutant) for text in wanted)]
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="trimtab-mutants-") as folder:
+        root = Path(folder)
+        for name in (*CODE, "tests", "deploy"):
+            shutil.copytree(REPOSITORY / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(REPOSITORY / "pyproject.toml", root)
+        failed, trouble = run_tests(root, sorted({test for mutant in chosen for test in mutant.tests}))
+        if failed or trouble:
+            _say(f"without any mutant: {', '.join(sorted(failed))} {trouble}", sys.stderr)
+            return 1
+        _say(f"{'':2}  {'what is removed':57}  {'where':45}  test that broke")
+        caught = 0
+        for mutant in chosen:
+            where, what, is_caught = try_out(root, mutant)
+            caught += is_caught
+            _say(f"{mutant.invariant}  {mutant.removes:57}  {where:45}  {what}")
+    _say(f"{caught} of {len(chosen)} mutants caught in {time.monotonic() - started:.0f} s", sys.stderr)
+    return 0 if caught == len(chosen) else 1
+
+
+def _say(line: str, where: TextIO | None = None) -> None:
+    print(line, file=where, flush=True)  # the table is data on stdout, the rest is talk on stderr
+
+
+def _short(test: str) -> str:
+    return test.partition("::")[2]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
