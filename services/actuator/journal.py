@@ -31,7 +31,11 @@ class Journal:
             return False
 
     def open(self) -> tuple[list[Record], str | None]:
-        """The records of an earlier run, and a word if the file was damaged and set aside. Raises HostError."""
+        """The records of an earlier run, and a word if the file was damaged and set aside. Raises HostError.
+
+        A journal that can be read and not written (disk full, read-only) is opened as it is: nothing new is written on
+        its word, but what it holds can be returned. See `is_sound`.
+        """
         aside = self._path.with_suffix(".set-aside")
         trouble: str | None = None
         try:
@@ -45,7 +49,11 @@ class Journal:
                 records, trouble = [], f"{self._path}: {error}; set aside as {aside.name}"
         except OSError as error:
             raise self._unusable(error) from error
-        self.rewrite(records)
+        try:
+            self.rewrite(records)
+        except HostError:
+            if not records:
+                raise
         return records, trouble
 
     def append(self, records: Sequence[Record], *, sync: bool) -> None:
@@ -106,7 +114,13 @@ class Journal:
         """One actuator per journal: a second one would restore under the first one's feet. Raises HostError."""
         if self._lock >= 0:
             return
-        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = self._path.with_suffix(".lock")
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)  # enough to hold it
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

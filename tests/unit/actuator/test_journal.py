@@ -251,3 +251,40 @@ def test_a_failed_rewrite_leaves_the_old_file_in_use(opened, journal, monkeypatc
 def test_the_boot_is_the_kernels_word_for_it(tree):
     assert boot_id(str(tree.proc)) == BOOT_ID
     assert boot_id("/nowhere") == "unknown"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_i4_a_journal_that_can_only_be_read_still_says_what_belongs_back(opened, journal, monkeypatch, number):
+    """The disk filled up or turned read-only, and the actuator was killed: the originals must be found all the same."""
+    filled(opened, journal)
+    real = os.open
+
+    def refuses(path, flags, *args, **fields):
+        if number == errno.EROFS and flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise OSError(number, os.strerror(number))
+        return real(path, flags, *args, **fields)
+
+    def broken(descriptor):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuses)
+    monkeypatch.setattr(os, "fsync", broken)
+    again = Journal(journal, BOOT_ID)
+    records, trouble = again.open()
+    assert trouble is None
+    assert records == RECORDS
+    assert not again.is_sound
+    with pytest.raises(HostError):
+        again.append([ORIGINAL], sync=True)
+    with pytest.raises(HostError, match="another actuator runs on it"):
+        Journal(journal, BOOT_ID).open()
+    again.close()
+
+
+def test_a_new_journal_on_a_disk_without_room_is_refused(tmp_path, monkeypatch):
+    def broken(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(HostError, match="No space left on device"):
+        Journal(tmp_path / "journal", BOOT_ID).open()
