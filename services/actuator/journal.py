@@ -11,6 +11,8 @@ from runtime.errors import HostError
 from services.actuator.core.journal_format import JournalDamaged, header, lines_of, records_of
 from services.actuator.core.records import Record
 
+_MOST_ASIDE = 16
+
 
 class Journal:
     """One append-only file. A file that cannot be trusted is set aside, never acted upon."""
@@ -36,7 +38,7 @@ class Journal:
         A journal that can be read and not written (disk full, read-only) is opened as it is: nothing new is written on
         its word, but what it holds can be returned. See `is_sound`.
         """
-        aside = self._path.with_suffix(".set-aside")
+        aside = _unused(self._path.with_suffix(".set-aside"))
         trouble: str | None = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,6 +137,17 @@ class Journal:
             f"actuator.journal: {self._path}: {error.strerror or error}; nothing is written without a journal: "
             f"set actuator.journal to a writable path"
         )
+
+
+def _unused(path: Path) -> Path:
+    """The path, or one beside it with a number: what was set aside before may hold the only true originals. The last
+    of them is written over.
+    """
+    number, found = 1, path
+    while found.exists() and number < _MOST_ASIDE:
+        number += 1
+        found = path.with_name(f"{path.name}.{number}")
+    return found
 
 
 def boot_id(proc_root: str) -> str:

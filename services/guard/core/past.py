@@ -41,7 +41,8 @@ def breaker_past(commands: Sequence[Command], verdicts: Sequence[Verdict], now_n
         return BreakerPast(_ages((order.at for order in rollbacks), now_ns), _age(opening.at, now_ns))
     if telling and telling[-1].breaker != "closed":
         since = list(takewhile(lambda verdict: verdict.breaker != "closed", reversed(telling)))[-1]
-        opened = max(_age(since.at, now_ns), _age(opening.at, now_ns) if opening is not None else 0.0)
+        # The newest opening counts, also one after a failed trial; the streak stands in where the order is lost.
+        opened = _age(opening.at if opening is not None else since.at, now_ns)
         return BreakerPast(_ages((order.at for order in rollbacks), now_ns), opened)
     unsound = next((verdict for verdict in reversed(telling) if verdict.breaker != "closed"), None)
     counted = [order for order in rollbacks if unsound is None or _is_later(order, unsound)]

@@ -89,7 +89,9 @@ def test_a_flipped_byte_anywhere_before_the_last_line_sets_the_file_aside(opened
         assert trouble is not None
         assert str(journal) in trouble
         assert "\n" not in trouble
-        assert journal.with_suffix(".set-aside").read_bytes() == bytes(damaged)
+        aside = journal.with_suffix(".set-aside")
+        assert aside.read_bytes() == bytes(damaged)
+        aside.unlink()
         assert journal.read_bytes() == header(BOOT_ID)
 
 
@@ -288,3 +290,14 @@ def test_a_new_journal_on_a_disk_without_room_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(HostError, match="No space left on device"):
         Journal(tmp_path / "journal", BOOT_ID).open()
+
+
+def test_what_was_set_aside_once_is_never_written_over_by_a_second_damage(journal):
+    """The first of them may hold the only true originals."""
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(20):
+        journal.write_bytes(b"damage %d\n" % number)
+        assert reread(journal)[1] is not None
+    aside = sorted(journal.parent.glob("*.set-aside*"))
+    assert journal.with_suffix(".set-aside").read_bytes() == b"damage 0\n"
+    assert len(aside) == 16

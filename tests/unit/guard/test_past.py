@@ -96,6 +96,12 @@ THREE = [rollback(1), rollback(2), rollback(3)]
             id="opened again",
         ),
         pytest.param(
+            [*THREE, opening(3), rollback(70), opening(70)],
+            [told(4, "open"), told(70, "half_open"), told(71, "open"), told(72, "open")],
+            BreakerPast((99.0, 98.0, 97.0, 30.0), 30.0),
+            id="opened again, and said so: the cool-down begins with the second opening",
+        ),
+        pytest.param(
             [*THREE, opening(3), rollback(80)],
             [told(70, "half_open"), told(71, "closed"), told(80, "closed")],
             BreakerPast((20.0,)),
