@@ -148,7 +148,6 @@ class Made:
     at: float
     set_back_seconds: float
     moves: int
-    lives: int
     weights: dict[str, int]
 
 
@@ -188,7 +187,6 @@ class World:
         self.set_back_seconds = 0.0
         self.set_forward_at: list[float] = []
         self.moves: list[Move] = []
-        self.judged_at: dict[tuple[str, int], float] = {}
         self.refusals: dict[str, int] = {}
         self.races: dict[str, str] = {}
         self.refused_at = -math.inf
@@ -199,7 +197,6 @@ class World:
         self.acting: Verdict | None = None
         self.counted: tuple[str, int] | None = None
         self.applied: dict[tuple[str, int], int] = defaultdict(int)
-        self.applied_in: dict[tuple[str, int], Process] = {}
         self.applied_at: list[float] = []
         self.heard_at: dict[tuple[str, int, str], float] = {}
         self._real_write = cgroup_writer._write
@@ -402,9 +399,6 @@ class World:
     def air(self, subject: str, payload: bytes, msg_id: str | None) -> None:
         """A message leaves: into the audit once, and towards both ends."""
         received = Received(subject, payload)
-        message = decode(payload)
-        if isinstance(message, Verdict) and message.execute:
-            self.judged_at.setdefault((message.boot, message.cycle), self.clock.monotonic())
         if msg_id is None or msg_id not in self._ids:
             self.audit.append(received)
             if msg_id is not None:
@@ -474,7 +468,7 @@ class World:
                 for group, weight in sorted(weights.items())
             ),
         )
-        self.made[boot, cycle] = Made(self.clock.monotonic(), self.set_back_seconds, len(self.moves), self.lives, scale)
+        self.made[boot, cycle] = Made(self.clock.monotonic(), self.set_back_seconds, len(self.moves), scale)
         self.states[boot, cycle] = seen
         self.pass_time(0.001)
         return seen
