@@ -11,7 +11,8 @@ class Workload:
     """One pod. `group` is its pod-level cgroup below the pods root.
 
     `metrics_url`, `latency_metric` and `latency_unit` are what somebody wrote out; else `annotations` say it, with the
-    pod's `address` (its IP) and the `ports` that its containers declare (core/targets.py).
+    pod's `address` (its IP) and the `ports` that its containers declare (core/targets.py). `skip` says why it is looked
+    at and never steered, whatever its files say. `objective_p99_seconds` is the pod's own objective.
     """
 
     uid: str
@@ -24,6 +25,9 @@ class Workload:
     annotations: Mapping[str, str] = field(default_factory=dict)
     address: str | None = None
     ports: tuple[int, ...] = ()
+    namespace: str = ""
+    skip: str | None = None
+    objective_p99_seconds: float | None = None
 
 
 def classify(labels: Mapping[str, str], keys: Sequence[str], classes: Mapping[str, ClassSettings]) -> str | None:
