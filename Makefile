@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: setup demo up test fuzz mutants faults check format bench lock clean
+.PHONY: setup demo up test test-kube fuzz mutants faults check format bench lock clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,10 @@ up: $(STAMP)
 
 test: $(STAMP)
 	@$(BIN)/python -m pytest -m "not kube" $(ARGS)
+
+# Against the cluster that KUBECONFIG names, in a namespace of its own (tests/kube); skips what the cluster does not have.
+test-kube: $(STAMP)
+	@$(BIN)/python -m pytest -m kube $(ARGS)
 
 fuzz: $(STAMP)
 	@$(BIN)/python -m tests.fuzz $(ARGS)

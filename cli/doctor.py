@@ -1,13 +1,17 @@
-"""`trimtab doctor`: what this machine can do, each with the remedy where it cannot."""
+"""`trimtab doctor`: what this machine can do, each with the remedy where it cannot, and which pod has which group."""
 
 import argparse
 import asyncio
 import json
 import os
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Final, Literal
 
+from cli.doctor_pods import COLUMNS, Named, PodRow, as_columns, look, named_by_file, named_by_state, summary
+from cli.orders import printable, show_rows
 from cli.tail import add_bus_flags, bus_settings
 from hostfs.cgroup import ROOT_GROUP, CgroupTree
 from hostfs.files import read_text
@@ -17,14 +21,24 @@ from hostfs.pressure import Pressure, read_pressure
 from hostfs.run_queue import RunQueueReader
 from hostfs.tasks import parse_task_schedstat
 from lab.cgroup_sandbox import SandboxUnavailable, find_base
-from runtime.config import load
+from runtime.config import Config, load
 from runtime.errors import TrimtabError
-from runtime.host_roots import find_roots
-from runtime.nats_bus import connect, ignore_events
+from runtime.host_roots import HostRoots, find_roots
+from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import find_binary
 from runtime.settings import BusSettings, HostSettings, mask_url
+from runtime.streams import STATE
+from schemas.codec import DecodeError, decode_as
+from schemas.messages import State
+from schemas.subjects import subject
+from services.collector.config import CollectorConfig
 
 Status = Literal["ok", "note", "bad"]
+
+_STATE_SECONDS: Final = 3.0
+"""Seconds to wait for the newest state: a person is waiting."""
+
+_MOST_NOTES: Final = 4
 
 
 @dataclass(frozen=True)
@@ -46,36 +60,89 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints all checks; 1 if any is bad."""
-    host = load({}, path=args.config).host
-    checks = examine(host, args.proc_root or host.proc_root, bus_settings(args))
-    if args.output == "json":
-        print(json.dumps([asdict(check) for check in checks], indent=2))
-    elif args.output == "jsonl":
-        for check in checks:
-            print(json.dumps(asdict(check)))
+    """Prints all checks and the pods; 1 if any check is bad."""
+    config = load({"collector": CollectorConfig}, path=args.config)
+    checks, pods = examine(config, args.proc_root or config.host.proc_root, bus_settings(args))
+    if args.output == "table":
+        _show(checks, pods)
     else:
-        width = max(len(check.name) for check in checks)
-        for check in checks:
-            print(f"{check.status:<4}  {check.name.ljust(width)}  {check.found}")
-            if check.remedy and check.status != "ok":
-                print(f"      {' ' * width}  -> {check.remedy}")
+        found = [_row(check, pods) for check in checks]
+        print(json.dumps(found, indent=2) if args.output == "json" else "\n".join(map(json.dumps, found)))
     bad = sum(check.status == "bad" for check in checks)
     if bad:
         print(f"trimtab doctor: {bad} of {len(checks)} stand in the way of steering", file=sys.stderr)
     return 1 if bad else 0
 
 
-def examine(host: HostSettings, proc_root: str, bus: BusSettings) -> list[Check]:
-    """All checks. Nothing is made, moved, ended or removed."""
+def _row(check: Check, pods: Sequence[PodRow]) -> dict[str, Any]:
+    table = {"pods": [as_columns(row) for row in pods]} if check.name == "pods" else {}
+    return asdict(check) | table
+
+
+def _show(checks: Sequence[Check], pods: Sequence[PodRow]) -> None:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        print(f"{check.status:<4}  {check.name.ljust(width)}  {printable(check.found)}")
+        if check.remedy and check.status != "ok":
+            print(f"      {' ' * width}  -> {printable(check.remedy)}")
+    if pods:
+        print()
+        show_rows([as_columns(row) for row in pods], "table", COLUMNS)
+
+
+def examine(config: Config, proc_root: str, bus: BusSettings) -> tuple[list[Check], list[PodRow]]:
+    """All checks and the pods' table. Nothing is made, moved, ended or removed."""
+    host = config.host
     is_configured = host.cgroup_root is not None or host.pods_root is not None
-    return [
+    bus_check, state = asyncio.run(_bus(bus, config.shared.node))
+    checks = [
         *(_configured(host) if is_configured else _cgroup(proc_root)),
         _pressure(proc_root),
         _run_queue(proc_root),
         _server_binary(),
-        asyncio.run(_bus(bus)),
+        bus_check,
     ]
+    try:
+        roots = find_roots(host)
+    except TrimtabError:  # said by the checks above
+        return checks, []
+    more, pods = _pods(config, roots, state)
+    return [*checks, *more], pods
+
+
+def _pods(config: Config, roots: HostRoots, state: State | str) -> tuple[list[Check], list[PodRow]]:
+    section = config.section("collector", CollectorConfig)
+    checks: list[Check] = []
+    named: list[Named] | None = None
+    if section.workloads is not None:
+        try:
+            named = named_by_file(section, config.shared, roots)
+        except TrimtabError as error:
+            what, _, way_out = str(error).partition("; ")
+            checks.append(Check("workloads", "bad", what, way_out or None))
+    else:
+        checks.append(_collector(state, config.shared.loop.tick_seconds))
+        named = named_by_state(state) if isinstance(state, State) else None
+    pods = look(roots, named)
+    found, unresolved = summary(pods, has_names=named is not None)
+    remedy = None
+    if named is None:
+        remedy = "set collector.workloads, or start a collector that reaches the bus: it knows names and classes"
+    elif unresolved:
+        remedy = "no_group: named, and no such group below the pods root; unnamed: a pod's group that nobody names"
+    return [*checks, Check("pods", "ok" if remedy is None else "note", found, remedy)], pods
+
+
+def _collector(state: State | str, tick_seconds: float) -> Check:
+    """What is known of the collector that names the pods."""
+    if isinstance(state, str):
+        return Check("collector", "note", state, "start the collector, or name the node in `node`")
+    age = max(0.0, time.time() - state.at / 1e9)
+    notes = f"; {'; '.join(state.notes[:_MOST_NOTES])}" if state.notes else ""
+    found = f"its state of cycle {state.cycle} is {age:.0f} s old{notes}"
+    if age > 3 * tick_seconds:
+        return Check("collector", "note", found, "see whether it still runs: what it named may have changed since")
+    return Check("collector", "note" if notes else "ok", found, "docs/subjects.md says what the words mean")
 
 
 def _configured(host: HostSettings) -> list[Check]:
@@ -88,7 +155,7 @@ def _configured(host: HostSettings) -> list[Check]:
     kind = "a simulated node" if host.simulated else "v2"
     checks = [Check("cgroup", "ok", f"{kind} at {roots.cgroup_root}"), Check("pods root", "ok", roots.pods_root)]
     if roots.read_only is not None:
-        checks.append(Check("writable", "bad", roots.read_only, "mount the pods root writable into the actuator"))
+        checks.append(Check("writable", "bad", roots.read_only, "mount the pods root writable into the actuator; everybody else only reads"))
     elif not os.access(os.path.join(roots.cgroup_root, roots.pods_root), os.W_OK, effective_ids=True):
         checks.append(Check("writable", "bad", "this user may not write there", "run it as root, as the actuator is"))
     return checks
@@ -106,7 +173,7 @@ def _cgroup(proc_root: str) -> list[Check]:
     else:
         checks.append(Check("writable", "ok", found))
     tree = CgroupTree(host.root)
-    pods_root = find_pods_root(ROOT_GROUP, tree.children)
+    pods_root = find_pods_root(ROOT_GROUP, tree.children, tree.is_populated)
     if pods_root is None:
         remedy = "start the kubelet, or set host.pods_root; `trimtab demo` brings pods of its own"
         checks.append(Check("pods root", "note", f"no kubepods group below {host.root}", remedy))
@@ -153,11 +220,27 @@ def _server_binary() -> Check:
         return Check("nats-server", "note", "none for `up --embedded` and `demo`", str(error))
 
 
-async def _bus(settings: BusSettings) -> Check:
+async def _bus(settings: BusSettings, node: str) -> tuple[Check, State | str]:
+    """Whether the bus answers; and the newest state of the node, or why there is none."""
     try:
         bus = await connect(settings, "trimtab-doctor", ignore_events)
     except TrimtabError as error:
         what, _, way_out = str(error).partition("; ")
-        return Check("bus", "note", what, f"{way_out}; or `trimtab up --embedded`")
-    await bus.close()
-    return Check("bus", "ok", f"NATS answers at {mask_url(settings.url)}")
+        return Check("bus", "note", what, f"{way_out}; or `trimtab up --embedded`"), "no bus, so nothing of a collector"
+    try:
+        state = await _newest_state(bus, node)
+    finally:
+        await bus.close()
+    return Check("bus", "ok", f"NATS answers at {mask_url(settings.url)}"), state
+
+
+async def _newest_state(bus: NatsBus, node: str) -> State | str:
+    """One message is asked for, which an operator's and an auditor's credentials allow; not a consumer."""
+    try:
+        async with asyncio.timeout(_STATE_SECONDS):
+            stored = await bus.jetstream.get_last_msg(STATE, subject("state", node))
+        return decode_as(stored.data or b"", State)
+    except DecodeError as error:
+        return f"the newest state of {node} cannot be read: {error}"
+    except Exception as error:  # noqa: BLE001 - nats' own errors are not ours to import: none stored, refused, no stream
+        return f"no state of {node} on the bus ({type(error).__name__})"

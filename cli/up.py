@@ -23,7 +23,7 @@ from runtime.settings import BusSettings
 from schemas.codec import DecodeError, decode_as
 from schemas.messages import Heartbeat
 from schemas.subjects import SERVICES, heartbeat_subject
-from services.collector.config import CollectorConfig
+from services.collector.config import NO_SOURCE, CollectorConfig
 from services.collector.sources.workloads import read_workloads
 
 
@@ -70,11 +70,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_node(config: Config) -> None:
     """Raises ConfigError or HostError for what the collector and the actuator would refuse."""
-    workloads = config.section("collector", CollectorConfig).workloads
-    if workloads is None:
-        raise ConfigError("collector.workloads: is not set; name the YAML file that lists this node's workloads")
+    collector = config.section("collector", CollectorConfig)
+    if collector.workloads is None and not collector.kubernetes:
+        raise ConfigError(NO_SOURCE)
     roots = find_roots(config.host)
-    read_workloads(workloads, os.path.join(roots.cgroup_root, roots.pods_root))
+    if collector.workloads is not None:
+        read_workloads(collector.workloads, os.path.join(roots.cgroup_root, roots.pods_root))
 
 
 async def _live(args: argparse.Namespace, config: Config, run_dir: Path, flags: list[str]) -> None:

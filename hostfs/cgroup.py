@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -17,6 +18,7 @@ from hostfs.cgroup_files import (
     parse_memory,
     parse_weight,
 )
+from hostfs.counters import parse_keyed
 from hostfs.files import read_at
 from hostfs.pressure import Pressure, PressureAbsent, absent_because, pressure_in
 
@@ -45,6 +47,8 @@ ReadFile: TypeAlias = Callable[[str, int], str]
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _GONE: Final = frozenset({errno.ENOENT, errno.ENODEV})
+_SHORT: Final = 8
+_MOST_LISTS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class GroupReading:
 
     `weight` is None where the parent has not enabled the cpu controller and 0 while `idle`. `idle` is None before
     kernel 5.15. `stat` is None only if the kernel's text made no sense. `memory_bytes` is None without that controller.
+    `skip` is why a pod's weight is left alone, where the tree around the group tells (hostfs/pod_tree.py).
     """
 
     group: str
@@ -62,6 +67,7 @@ class GroupReading:
     stat: CpuStat | None
     pressure: Pressure | PressureAbsent
     memory_bytes: int | None
+    skip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,7 @@ class CgroupTree:
         self.root = root
         self.problems: dict[int, Problem] = {}
         self._read_file = read_file
+        self._listed: dict[str, tuple[int, int, tuple[str, ...]]] = {}
 
     def read(self, group: str, name: str) -> str | None:
         """The text of one file of the group; None if it is gone, empty or unreadable."""
@@ -133,23 +140,40 @@ class CgroupTree:
         return GroupReading(group, inode, weight, idle, parse_cpu_stat(stat), pressure, memory_bytes)
 
     def children(self, group: str) -> list[str]:
-        """The groups directly below, sorted, as groups (so relative to the root as well)."""
+        """The groups directly below, sorted, as groups (so relative to the root as well).
+
+        A group holds scores of files beside them. A short list that is known is therefore only checked: a folder's link
+        count is that of its folders and two (kernel: fs/kernfs/inode.c), so if it is as before and all are still there,
+        there are no others. File systems that do not count show 1.
+        """
         fd = self._open(group)
         if fd is None:
+            self._listed.pop(group, None)
             return []
-        prefix = f"{group}/" if group else ""
         try:
-            with os.scandir(fd) as entries:
-                return sorted(prefix + entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            found = os.fstat(fd)
+            known = self._listed.get(group)
+            if known is None or known[:2] != (found.st_ino, found.st_nlink) or not _all_there(known[2], fd):
+                with os.scandir(fd) as entries:
+                    names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+                known = (found.st_ino, found.st_nlink, tuple(names))
+                self._remember_list(group, known)
         except OSError as error:
             self._remember(error, group)
             return []
         finally:
             os.close(fd)
+        prefix = f"{group}/" if group else ""
+        return [prefix + name for name in known[2]]
 
     def has_cpu_controller(self, parent: str) -> bool:
         """Whether the children of `parent` have a `cpu.weight`: it must be enabled in the parent's subtree_control."""
         return "cpu" in parse_controllers(self.read(parent, "cgroup.subtree_control") or "")
+
+    def is_populated(self, group: str) -> bool | None:
+        """Whether any process is in the group or below it; None if that cannot be told."""
+        populated = parse_keyed(self.read(group, "cgroup.events") or "").get("populated")
+        return None if populated is None else populated > 0
 
     def inode(self, group: str) -> int | None:
         """The group's inode number, which a group made anew under the same path does not share."""
@@ -193,8 +217,24 @@ class CgroupTree:
                 self._remember(error, f"{group}/cpu.pressure")
             return absent
 
+    def _remember_list(self, group: str, listed: tuple[int, int, tuple[str, ...]]) -> None:
+        _, links, names = listed
+        if len(names) > _SHORT or links != len(names) + 2:
+            self._listed.pop(group, None)
+            return
+        if len(self._listed) >= _MOST_LISTS:
+            self._listed.clear()
+        self._listed[group] = listed
+
     def _remember(self, error: OSError, path: str) -> None:
         number = error.errno or 0
         if number not in _GONE:
             before = self.problems.get(number)
             self.problems[number] = Problem(1 if before is None else before.count + 1, path)
+
+
+def _all_there(names: tuple[str, ...], folder: int) -> bool:
+    try:
+        return all(stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) for name in names)
+    except OSError:
+        return False

@@ -45,19 +45,31 @@ def parse_pod_group(path: str) -> PodGroup | None:
     parts = path.split("/")
     for index, part in enumerate(parts):
         if (sliced := _SLICE.fullmatch(part)) is not None:
-            container = sliced["container"] or _container(parts[index + 1 :])
+            container = sliced["container"] or _container_below(parts, index)
             return PodGroup(sliced["uid"].replace("_", "-"), _QOS[sliced["qos"]], container)
         above = parts[index - 1] if index else "kubepods"
         if above in _ABOVE_DASHED and (dashed := _DASHED.fullmatch(part)) is not None:
-            return PodGroup(dashed[1], _QOS.get(above, "Guaranteed"), _container(parts[index + 1 :]))
+            return PodGroup(dashed[1], _QOS.get(above, "Guaranteed"), _container_below(parts, index))
     return None
 
 
-def find_pods_root(root: str, children: Callable[[str], Iterable[str]]) -> str | None:
-    """The group below `root` that holds the pods, or None. `children(group)` are the groups directly below a group.
+def container_id(name: str) -> str | None:
+    """The container whose group directly below its pod's has this name; None for a monitor process's, and any other."""
+    match = _CONTAINER.fullmatch(name)
+    return None if match is None or (match["runtime"] or "").endswith("conmon") else match["id"]
+
+
+def find_pods_root(
+    root: str,
+    children: Callable[[str], Iterable[str]],
+    is_populated: Callable[[str], bool | None] | None = None,
+) -> str | None:
+    """The group below `root` that holds the pods, or None. `children(group)` are the groups directly below a group,
+    `is_populated(group)` whether any process is in it or below it, None if that is not known.
 
     It is searched for by name, breadth first: `kubepods.slice`, `kubepods`, and both below the kubelet's own cgroup
-    root. Of several the first that holds a pod wins: a change of the cgroup driver leaves an empty one behind.
+    root. A change of the cgroup driver leaves an old one behind, empty or with empty pods' groups: of several the first
+    that holds a pod and is populated wins, else the first that holds a pod.
     """
     found: list[str] = []
     level = [root]
@@ -65,7 +77,11 @@ def find_pods_root(root: str, children: Callable[[str], Iterable[str]]) -> str |
         below = [child for group in level for child in children(group)]
         found += [group for group in below if _ROOT.fullmatch(_name(group))]
         level = [group for group in below if not _ROOT.fullmatch(_name(group))]
-    return next((group for group in found if _holds_pod(group, children)), found[0] if found else None)
+    if len(found) > 1:
+        holding = [group for group in found if _holds_pod(group, children)]
+        running = [group for group in holding if is_populated(group)] if is_populated is not None else []
+        found = running or holding or found
+    return found[0] if found else None
 
 
 def _holds_pod(group: str, children: Callable[[str], Iterable[str]]) -> bool:
@@ -74,11 +90,8 @@ def _holds_pod(group: str, children: Callable[[str], Iterable[str]]) -> bool:
     return any(parse_pod_group(_name(child)) is not None for child in below + in_qos)
 
 
-def _container(parts: list[str]) -> str | None:
-    match = _CONTAINER.fullmatch(parts[0]) if parts else None
-    if match is None or (match["runtime"] or "").endswith("conmon"):
-        return None
-    return match["id"]
+def _container_below(parts: list[str], index: int) -> str | None:
+    return container_id(parts[index + 1]) if index + 1 < len(parts) else None
 
 
 def _name(group: str) -> str:

@@ -143,7 +143,11 @@ class Previous(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(Message, frozen=True, kw_only=True, tag="state"):
-    """What the collector saw: `before` a decision, or `after` it has had time to act."""
+    """What the collector saw: `before` a decision, or `after` it has had time to act.
+
+    `parents` are the weights, as found, of the groups on the way from the pods root to the pods: the QoS groups, whose
+    weights are the kubelet's. Empty where they are not known.
+    """
 
     phase: Phase
     window_seconds: float | None = None
@@ -155,6 +159,7 @@ class State(Message, frozen=True, kw_only=True, tag="state"):
     previous: Previous | None = None
     writable: bool = True
     notes: tuple[str, ...] = ()
+    parents: Weights = {}
 
 
 # ---- action, verdict, actuation, reward ------------------------------------------------------------------------------

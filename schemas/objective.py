@@ -31,6 +31,11 @@ def judged_by(latency: Latency, spec: ClassSettings) -> JudgedBy | None:
     return "pressure" if lacks_latency and spec.objective_pressure_ratio is not None else "latency"
 
 
+def objective_seconds(seen: ClassState, spec: ClassSettings) -> float | None:
+    """The P99 that a class goes by: its pods' own, which the state shows, else the class's setting."""
+    return spec.objective_p99_seconds if seen.objective_seconds is None else seen.objective_seconds
+
+
 def has_evidence(seen: ClassState) -> bool:
     """Whether the signal that judges the class is known: a P99 or the fraction of requests over the objective; the
     wait for CPU where pressure judges. A lower bound of the P99 that lies below the objective tells nothing.
@@ -57,10 +62,10 @@ def is_violated(seen: ClassState, spec: ClassSettings) -> bool:
     if seen.judged_by == "pressure":
         ceiling = spec.objective_pressure_ratio
         return ceiling is not None and seen.waited_ratio is not None and seen.waited_ratio > ceiling
-    latency, objective_seconds = seen.latency, spec.objective_p99_seconds
+    latency, objective = seen.latency, objective_seconds(seen, spec)
     if latency.over_ratio is not None:
         return latency.over_ratio > spec.violation_target_ratio
-    if latency.p99_seconds is None or objective_seconds is None:
+    if latency.p99_seconds is None or objective is None:
         return False
-    is_at_least = "p99" in latency.saturated and latency.p99_seconds == objective_seconds
-    return is_at_least or latency.p99_seconds > objective_seconds
+    is_at_least = "p99" in latency.saturated and latency.p99_seconds == objective
+    return is_at_least or latency.p99_seconds > objective

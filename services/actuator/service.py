@@ -14,7 +14,7 @@ from services.actuator.config import ActuatorConfig
 from services.actuator.core.canary import left_out, steerable
 from services.actuator.core.dead_man import DeadMan
 from services.actuator.core.outcome import outcome_of
-from services.actuator.core.solver import Target, solve, unreachable
+from services.actuator.core.solver import Target, solution
 from services.actuator.metrics import ActuatorMetrics
 from services.actuator.recover import open_weights
 from services.actuator.weights import Batch
@@ -153,6 +153,7 @@ class ActuatorService:
 
     async def _act(self, verdict: Verdict, heard_at: float) -> None:
         known = self._states.get((verdict.boot, verdict.cycle))
+        originals = self._weights.originals()  # also of pods that are given back now, and as such are neighbours
         if known is not None:
             self._give_back(known[0], verdict.canary_ratio)
         if not verdict.execute or verdict.weights is None:
@@ -169,10 +170,9 @@ class ActuatorService:
             return
         started = time.perf_counter()
         pods = steerable(state.pods, verdict.canary_ratio)
-        out_of_reach = unreachable(pods, verdict.weights)
-        targets = solve(pods, verdict.weights, self._weights.originals())
-        self._weights.release({target.group for target in targets})
-        batch = self._apply(targets, too_late=lambda: self._expired(verdict, state, min(seen_at, heard_at)))
+        solved = solution(pods, verdict.weights, originals, state.parents)
+        self._weights.release({target.group for target in solved.targets})
+        batch = self._apply(solved.targets, too_late=lambda: self._expired(verdict, state, min(seen_at, heard_at)))
         if batch is None:
             await self._say(verdict, "failed", rule="journal", reason="the journal cannot be written: nothing was")
             return
@@ -184,8 +184,7 @@ class ActuatorService:
         self._metrics.loop.observe(max(0.0, self._context.clock.monotonic() - seen_at))
         self._context.metrics.step.labels("execute").observe(seconds)
         outcome, reason = outcome_of(batch.writes)
-        if out_of_reach:
-            reason = f"no common parent group with another class: {', '.join(out_of_reach)}"
+        reason = solved.unreachable or reason or solved.coarse
         if batch.refused_everywhere:
             self._say_writable("the kernel refused a write: the files are read-only here")
         elif outcome == "applied":
@@ -193,7 +192,7 @@ class ActuatorService:
         await self._say(
             verdict,
             outcome,
-            rule="unreachable" if out_of_reach else None,
+            rule="unreachable" if solved.unreachable else None,
             reason=reason,
             writes=tuple(batch.writes),
             overridden=tuple(batch.overridden),

@@ -11,11 +11,45 @@ READING_RATIO: Final = 0.2
 """How much longer than `scrape_timeout_seconds` a round of scrapes may take, to read what came at the last moment."""
 
 
+NO_SOURCE: Final = (
+    "collector.workloads: is not set and collector.kubernetes is not true; name the YAML file that lists this node's "
+    "workloads, or set kubernetes to true on a cluster"
+)
+"""What is said where neither source of workloads is configured."""
+
+
 class CollectorConfig(Section, frozen=True, kw_only=True):
     """What is looked at, and what counts as evidence."""
 
     workloads: str | None = None
-    """YAML file that lists the workloads (docs/operations.md). Read again when it changes."""
+    """YAML file that lists the workloads (docs/operations.md). Read again when it changes. Either this or
+    `kubernetes`."""
+
+    kubernetes: bool = False
+    """Whether the Kubernetes API says which pods are on this node. False: a node without a cluster needs no API."""
+
+    kubeconfig: str | None = None
+    """kubeconfig file to reach the API with. None: the service account of the pod that this runs in. The variable
+    KUBECONFIG is not read: a shell's choice of cluster must not steer a node."""
+
+    relist_seconds: Annotated[float, Meta(ge=10.0, le=86_400.0)] = 300.0
+    """Seconds after which all pods are listed anew, whatever the watch said; up to a tenth sooner, so that nodes do not
+    ask all at once. 300: a pod that was missed is not missed for long, and a list an API server answers from its cache
+    costs little."""
+
+    watch_timeout_seconds: Annotated[float, Meta(ge=1.0, le=3600.0)] = 70.0
+    """Seconds without a byte after which a watch counts as dead and pods are listed anew. 70: API servers send a
+    bookmark about once a minute."""
+
+    max_view_age_seconds: Seconds = 90.0
+    """Seconds after the last list, event or bookmark beyond which no weight is written. 90: `watch_timeout_seconds` and
+    the time to connect and list again."""
+
+    include_namespaces: tuple[str, ...] | None = None
+    """Namespaces whose pods are classified. None: all."""
+
+    exclude_namespaces: tuple[str, ...] = ("kube-system",)
+    """Namespaces whose pods are seen and never classified. kube-system: what the node itself needs."""
 
     class_labels: tuple[str, ...] = ("trimtab.dev/workload-class", "node-controller-workload-class", "workload-type")
     """Label keys that name a pod's class; the first one present decides. Values are compared exactly."""
@@ -77,7 +111,7 @@ class CollectorConfig(Section, frozen=True, kw_only=True):
     """Waiting tasks per CPU that count as contention where the kernel has no pressure files."""
 
     def check(self, shared: Shared) -> None:
-        """Raises SettingsError for a scrape that would outlast the settle time, or no label keys."""
+        """Raises SettingsError for a scrape that would outlast the settle time, no label keys, or two sources."""
         if self.scrape_timeout_seconds > shared.loop.settle_seconds:
             raise SettingsError(
                 f"collector.scrape_timeout_seconds: {self.scrape_timeout_seconds} is more than loop.settle_seconds "
@@ -102,3 +136,25 @@ class CollectorConfig(Section, frozen=True, kw_only=True):
                 )
         if not self.class_labels:
             raise SettingsError("collector.class_labels: is empty; name at least one label key")
+        self._check_source()
+
+    def _check_source(self) -> None:
+        if self.kubernetes and self.workloads is not None:
+            raise SettingsError(
+                "collector.workloads: is set and collector.kubernetes is true; set workloads to null to follow the "
+                "API, or kubernetes to false to go by the file"
+            )
+        if self.kubeconfig is not None and not self.kubernetes:
+            raise SettingsError(
+                "collector.kubeconfig: is set and collector.kubernetes is not; set kubernetes to true, or drop it"
+            )
+        if self.max_view_age_seconds <= self.watch_timeout_seconds:
+            raise SettingsError(
+                f"collector.max_view_age_seconds: {self.max_view_age_seconds:g} is not more than "
+                f"collector.watch_timeout_seconds {self.watch_timeout_seconds:g}; a quiet watch would stop all writes"
+            )
+        if self.include_namespaces is not None and not set(self.include_namespaces) - set(self.exclude_namespaces):
+            raise SettingsError(
+                "collector.include_namespaces: none of them is left after collector.exclude_namespaces; name one, or "
+                "null for all"
+            )

@@ -35,3 +35,19 @@ class CollectorMetrics:
         self.weight = Gauge(
             "trimtab_collector_class_weight", "Class weight on the profile scale", ["class"], registry=registry
         )
+        self.unclassified = Gauge(
+            "trimtab_collector_unclassified_pods",
+            "Pods whose class label names no class, by its value",
+            ["value"],
+            registry=registry,
+        )
+        self.view_age = Gauge(
+            "trimtab_collector_pods_view_age_seconds",
+            "Time since the Kubernetes API last proved the view of the pods current",
+            registry=registry,
+        )
+        self.lists = Counter("trimtab_collector_pod_lists", "Lists of pods taken from the API", registry=registry)
+        self.events = Counter("trimtab_collector_pod_events", "Watch events taken from the API", registry=registry)
+        self.api_failures = Counter(
+            "trimtab_collector_api_failures", "Lists and watches that failed", ["reason"], registry=registry
+        )

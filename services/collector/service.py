@@ -3,31 +3,40 @@
 import asyncio
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
+from hostfs.pod_tree import PodTree
 from hostfs.pressure import PressureAbsent, read_pressure
 from runtime.errors import ConfigError
 from runtime.host_roots import find_roots
 from runtime.lifecycle import Context
 from schemas.features import features_schema
 from schemas.messages import Actuation, CollectRequest, Mode, Phase, Previous, State
-from services.collector.config import CollectorConfig
+from services.collector.config import NO_SOURCE, CollectorConfig
 from services.collector.core.features import features
 from services.collector.core.in_force import Ordered, ordered_after
 from services.collector.core.latency import LatencyWindows
 from services.collector.core.page import Page
 from services.collector.core.targets import targets
 from services.collector.core.view import Raw, Seen, View
-from services.collector.core.workload import Workload, classify
+from services.collector.core.workload import Classified, Namespaces, Workload, settle, unknown_values
 from services.collector.metrics import CollectorMetrics
 from services.collector.sources.kernel import Kernel
+from services.collector.sources.kubernetes import KubeApi, Limits
+from services.collector.sources.pod_watch import Pace, PodWatch
 from services.collector.sources.scrape import Scraper
 from services.collector.sources.tls import TlsContext
 from services.collector.sources.workloads import StaticFile, WorkloadSource
 
+T = TypeVar("T")
+
 _FEW = 20
 """Pods that are looked at in less time than it takes to wake a thread."""
+
+_ORDINARY = frozenset({"silent", "expired"})
+"""Ends of a watch that need nobody: pods are listed anew."""
 
 _UNDONE = frozenset({"rolled_back", "restored"})
 
@@ -48,9 +57,11 @@ class CollectorService:
             raise ConfigError(
                 f"host.proc_root: {context.config.host.proc_root} is no folder; mount the host's /proc there"
             )
-        if config.workloads is None:
-            raise ConfigError("collector.workloads: is not set; name the YAML file that lists this node's workloads")
-        self._source: WorkloadSource = StaticFile(config.workloads, pods_root)
+        self._source = self._source_of(config, pods_root)
+        self._namespaces = Namespaces(
+            None if config.include_namespaces is None else frozenset(config.include_namespaces),
+            frozenset(config.exclude_namespaces),
+        )
         self._kernel = Kernel(roots.cgroup_root, roots.pods_root, roots.proc_root)
         self._tls = TlsContext(
             ca_file=config.tls_ca_file,
@@ -81,6 +92,9 @@ class CollectorService:
         self._ordered: Ordered | None = None
         self._lock = asyncio.Lock()
         self._notes: tuple[str, ...] = ()
+        self._stale: str | None = None
+        self._unclassified: set[str] = set()
+        self._pods = 0
 
     @property
     def cycle(self) -> int:
@@ -94,11 +108,10 @@ class CollectorService:
 
     async def start(self) -> None:
         """Takes a first reading, so that the first state has a window, and listens."""
-        if self._roots.read_only is not None:
-            self._context.log.warning("read_only", detail=self._roots.read_only)
         pressure = read_pressure(os.path.join(self._context.config.host.proc_root, "pressure/cpu"))
         if isinstance(pressure, PressureAbsent):  # said once; every state says what it means for each class
             self._context.log.warning("no_pressure", reason=pressure.reason, remedy=pressure.remedy)
+        self._source.start()
         await self._look(may_grow=False)
         await self._context.messenger.listen(Actuation, self._on_actuation)
         await self._context.messenger.listen(CollectRequest, self._on_request)
@@ -127,6 +140,7 @@ class CollectorService:
 
     async def stop(self) -> None:
         """Closes kept connections."""
+        self._source.close()
         await self._scraper.close()
         self._looker.shutdown(wait=False)
 
@@ -157,26 +171,46 @@ class CollectorService:
         """Steps 1-4 up to the message: discovers, classifies, collects, and makes the differences."""
         step = self._context.metrics.step
         with step.labels("discover").time():
-            workloads = self._source.workloads()
+            workloads = await self._aside(self._pods, self._source.workloads)
+            self._pods = len(workloads)
+            self._stale = self._source.stale()
+            self._context.health.require("pods", self._stale)
         with step.labels("classify").time():
-            labels, specs = self._config.class_labels, self._shared.classes
-            classified = [(workload, classify(workload.labels, labels, specs)) for workload in workloads]
+            classified = self._classify(workloads)
         with step.labels("collect").time(), self._metrics.collect.labels("metrics").time():
-            places = targets(workloads)
+            seen = {one.workload.uid for one in classified if one.cls is not None}
+            places = targets([one.workload for one in classified])
             scraped_at = self._context.clock.monotonic()
-            pages, errors = await self._scraper.scrape(places.found.values())
-        errors |= places.refused
+            pages, errors = await self._scraper.scrape([one for uid, one in places.found.items() if uid in seen])
+        errors |= {uid: word for uid, word in places.refused.items() if uid in seen}
         for word in errors.values():
             self._metrics.scrape_errors.labels(word.split(":", 1)[0]).inc()
-        troubles = [word[:200] for word in (self._source.trouble(), self._tls.trouble()) if word]
+        troubles = [word[:200] for word in (self._stale, self._source.trouble(), self._tls.trouble()) if word]
         names = {workload.uid: workload.name for workload in workloads}
-        self._notes = tuple([f"{names[uid]}: {word}"[:200] for uid, word in sorted(errors.items())][:16] + troubles)
-        if len(workloads) <= _FEW:
-            return self._see(classified, pages, errors, scraped_at, may_grow)
-        # Beside the event loop, which must answer in time: reading a large node's files takes a while.
-        return await asyncio.get_running_loop().run_in_executor(
-            self._looker, self._see, classified, pages, errors, scraped_at, may_grow
+        odd = sorted(f"{one.workload.name}: {one.note}"[:200] for one in classified if one.note is not None)[:8]
+        self._notes = tuple(
+            [f"{names[uid]}: {word}"[:200] for uid, word in sorted(errors.items())][:16] + odd + troubles
         )
+        # Beside the event loop, which must answer in time: reading a large node's files takes a while.
+        pairs = [(one.workload, one.cls) for one in classified]
+        return await self._aside(len(pairs), lambda: self._see(pairs, pages, errors, scraped_at, may_grow=may_grow))
+
+    async def _aside(self, pods: int, work: Callable[[], T]) -> T:
+        """Does it here for few pods, else in the thread for that."""
+        if pods <= _FEW:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._looker, work)
+
+    def _classify(self, workloads: Sequence[Workload]) -> list[Classified]:
+        labels, specs = self._config.class_labels, self._shared.classes
+        found = [settle(workload, labels, specs, self._namespaces) for workload in workloads]
+        counted = unknown_values(one.unknown for one in found if one.unknown is not None)
+        for value in self._unclassified - set(counted):
+            self._metrics.unclassified.remove(value)
+        for value, pods in counted.items():
+            self._metrics.unclassified.labels(value).set(pods)
+        self._unclassified = set(counted)
+        return found
 
     def _see(
         self,
@@ -184,7 +218,8 @@ class CollectorService:
         pages: Mapping[str, Page],
         errors: Mapping[str, str],
         scraped_at: float,
-        may_grow: bool,  # noqa: FBT001 - an executor takes no names
+        *,
+        may_grow: bool,
     ) -> Seen:
         with self._metrics.collect.labels("kernel").time():
             sweep = self._kernel.sweep(workload.group for workload, _ in workloads)
@@ -228,10 +263,44 @@ class CollectorService:
                 features=features(seen.classes, seen.contention, previous, self._shared.classes),
                 features_schema=self._schema,
                 previous=previous,
-                writable=self._roots.read_only is None,
+                writable=self._stale is None,
                 notes=self._notes,
+                parents=seen.parents,
             )
         )
+
+    def _source_of(self, config: CollectorConfig, pods_root: str) -> WorkloadSource:
+        """The one source that is configured. Raises ConfigError for none."""
+        if config.workloads is not None:
+            return StaticFile(config.workloads, pods_root)
+        if not config.kubernetes:
+            raise ConfigError(NO_SOURCE)
+        if "node" not in self._context.config.origins:
+            raise ConfigError(
+                "node: is not set; set TRIMTAB_NODE to the name of this node in the API (spec.nodeName of this pod)"
+            )
+        monotonic, silence = self._context.clock.monotonic, config.watch_timeout_seconds
+        api = KubeApi(self._shared.node, config.kubeconfig, Limits(silence=silence), monotonic)
+        tree = PodTree.below(self._roots.cgroup_root, self._roots.pods_root)
+        pace = Pace(relist=config.relist_seconds, silence=silence, max_age=config.max_view_age_seconds)
+        watch = PodWatch(api, tree, pace, monotonic, self._on_api)
+        self._metrics.view_age.set_function(watch.age_seconds)
+        return watch
+
+    def _on_api(self, what: str, text: str) -> None:
+        """What the API's thread has to tell; in that thread."""
+        if what == "event":
+            self._metrics.events.inc()
+        elif what == "list":
+            self._metrics.lists.inc()
+        elif what == "back":
+            self._context.log.info("pods_known")
+        else:
+            self._metrics.api_failures.labels(what).inc()
+            if what in _ORDINARY:
+                self._context.log.info("watch_ended", reason=what, detail=text)
+            else:
+                self._context.log.warning("pods_unknown", reason=what, detail=text)
 
     def _show(self, seen: Seen) -> None:
         self._metrics.contended.set(1 if seen.contention.contended else 0)

@@ -519,7 +519,7 @@ async def test_doctor_says_what_it_found_and_what_helps(url: str) -> None:
     checks = json.loads(ended.out)
     assert {"cgroup", "pressure", "run queue", "nats-server", "bus"} <= {check["name"] for check in checks}
     for check in checks:
-        assert set(check) == {"name", "status", "found", "remedy"}
+        assert set(check) - {"pods"} == {"name", "status", "found", "remedy"}
         assert check["status"] in ("ok", "note", "bad")
         assert check["found"]
         assert check["remedy"] or check["status"] == "ok", check

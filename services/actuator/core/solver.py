@@ -1,88 +1,169 @@
-"""From class weights to pod weights, parent by parent, since weights act among siblings only.
+"""From class weights to pod weights, over the whole tree below the pods root (docs/adr/0013-solver-over-the-tree.md).
 
-Inside a parent a class's weight is divided among its pods in proportion to their originals, so a big pod stays big.
-Where the parent also holds groups that Trimtab does not steer (other pods, or QoS groups, which are the kubelet's), the
-steered pods share what they had together: their sum stays what it was, and nothing is taken from the others
-(docs/adr/0005-profile-scale-and-solver.md).
+A class's weight is its part of the CPU that all steered pods have together when everybody wants more. Weights act among
+siblings only, and the groups above the pods are the kubelet's, so what each parent's pods have together is given, but
+for the one sum that may move (families.py); which class has how much of it where is chosen (flows.py); inside a parent
+a class's pods share in proportion to their originals, so a big pod stays big.
+
+Nobody who is not steered has less than under the originals, inside the pods root; outside it nothing changes at all,
+since the root's own weight is never written.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+
+from msgspec.structs import replace
 
 from schemas.messages import PodState
 from schemas.settings import KERNEL_MAX_WEIGHT, KERNEL_MIN_WEIGHT
+from schemas.tree import parent_of, structural_shares
+from services.actuator.core import integers
+from services.actuator.core.apart import solve_apart, without_common_parent
+from services.actuator.core.families import Tree, tree_of
+from services.actuator.core.flows import Line, best_setting, flows, natural_flows, totals
+from services.actuator.core.target import Target
+from services.actuator.core.words import REACHED_RATIO, coarseness, denial
 
-_CLASSES_TO_WEIGH = 2
+__all__ = ["Solution", "Target", "solution", "solve"]
 
 
 @dataclass(frozen=True)
-class Target:
-    """The weight that one pod group should have."""
-
-    uid: str
-    name: str
-    group: str
-    weight: int
-
-
-def solve(pods: Iterable[PodState], weights: Mapping[str, int], originals: Mapping[str, int]) -> list[Target]:
-    """Targets for the pods of the classes in `weights`, in order of their groups.
-
-    `originals` maps groups to their weights before Trimtab; a pod that is not in it has the weight it shows. Pods with
-    a `skip` reason, without a weight or of another class get no target and count as neighbours. Class weights outside
-    1..10000 count as the nearest bound. Every target is an integer in 1..10000; equal inputs give equal targets.
+class Solution:
+    """Targets in order of their groups. `unreachable` says which classes the tree denies what was ordered, what they
+    have instead, and why; None if it denies none. `coarse` says what whole numbers made of an order that it allows,
+    where that is another one.
     """
-    by_group = {pod.group: pod for pod in pods}
-    wanted = {name: max(KERNEL_MIN_WEIGHT, min(KERNEL_MAX_WEIGHT, weight)) for name, weight in weights.items()}
-    families: dict[str, list[PodState]] = defaultdict(list)
-    shared: set[str] = set()
-    for pod in by_group.values():
-        parent = _parent(pod.group)
-        if pod.cls in wanted and pod.skip is None and pod.weight:
-            families[parent].append(pod)
-        elif pod.weight:
-            shared.add(parent)
-        while parent:
-            parent = _parent(parent)
-            shared.add(parent)  # it holds a group that is on the way to a pod and no pod itself
-    targets: list[Target] = []
-    for parent, steered in families.items():
-        targets += _solve_family(steered, wanted, originals, keep_sum=parent in shared)
-    return sorted(targets, key=lambda target: target.group)
+
+    targets: list[Target]
+    unreachable: str | None = None
+    coarse: str | None = None
 
 
-def unreachable(pods: Iterable[PodState], weights: Mapping[str, int]) -> list[str]:
-    """The classes of `weights` that have pods and share no parent with another one: no weight of theirs acts on the
-    others, whatever is written (kernel: weights are compared among siblings).
-    """
-    families: dict[str, set[str]] = defaultdict(set)
-    for pod in pods:
-        if pod.cls in weights and pod.skip is None and pod.weight:
-            families[_parent(pod.group)].add(pod.cls or "")
-    present = set().union(*families.values())
-    reached = {name for family in families.values() if len(family) >= _CLASSES_TO_WEIGH for name in family}
-    return sorted(present - reached) if len(present) >= _CLASSES_TO_WEIGH else []
-
-
-def _solve_family(
-    steered: list[PodState], weights: Mapping[str, int], originals: Mapping[str, int], *, keep_sum: bool
+def solve(
+    pods: Iterable[PodState],
+    weights: Mapping[str, int],
+    originals: Mapping[str, int],
+    parents: Mapping[str, int] | None = None,
 ) -> list[Target]:
-    own = {pod.group: float(originals.get(pod.group) or pod.weight or 1) for pod in steered}
-    of_class: dict[str, float] = defaultdict(float)
+    """The targets of `solution`."""
+    return solution(pods, weights, originals, parents or {}).targets
+
+
+def solution(
+    pods: Iterable[PodState], weights: Mapping[str, int], originals: Mapping[str, int], parents: Mapping[str, int]
+) -> Solution:
+    """Targets for the pods of the classes in `weights`, and what they come to.
+
+    `originals` maps groups to their weights before Trimtab; a pod that is not in it has the weight it shows. `parents`
+    are the weights of the groups above the pods; where they are not all known each parent is solved by itself. Pods
+    with a `skip` reason, without a weight or of another class get no target and count as neighbours. Weights outside
+    1..10000 count as the nearest bound. Every target is an integer in 1..10000; equal inputs give equal targets,
+    whatever the steered pods' weights are now.
+    """
+    by_group = {pod.group: pod for pod in pods if pod.weight is not None and pod.weight > 0}
+    own = {group: _bounded(originals.get(group) or pod.weight or 1) for group, pod in sorted(by_group.items())}
+    wanted = {name: _bounded(weight) for name, weight in sorted(weights.items())}
+    steered = [pod for group in own if (pod := by_group[group]).cls in wanted and pod.skip is None]
+    is_steered = {pod.group for pod in steered}
+    others = [by_group[group] for group in own if group not in is_steered]
+    wanted = {name: weight for name, weight in wanted.items() if any(pod.cls == name for pod in steered)}
+    if not steered:
+        return Solution([])
+    tree = tree_of(steered, others, own, parents)
+    if tree is not None:
+        return _over_the_tree(tree, wanted, own, steered, others, parents)
+    lonely = without_common_parent(steered)
+    said = f"no common parent group with another class: {', '.join(lonely)}" if lonely else None
+    targets = solve_apart(steered, others, wanted, own)
+    return Solution(sorted(targets, key=lambda target: target.group), said)
+
+
+def _over_the_tree(  # noqa: PLR0917 - a pure core takes all it needs
+    tree: Tree,
+    wanted: Mapping[str, int],
+    own: Mapping[str, int],
+    steered: list[PodState],
+    others: list[PodState],
+    parents: Mapping[str, int],
+) -> Solution:
+    seeds: dict[str, dict[str, float]] = {name: defaultdict(float) for name in wanted}
     for pod in steered:
-        of_class[pod.cls or ""] += own[pod.group]
-    wishes = {pod.group: weights[pod.cls or ""] * own[pod.group] / of_class[pod.cls or ""] for pod in steered}
-    scale = sum(own.values()) / sum(wishes.values()) if keep_sum else 1.0
-    largest = max(wishes.values()) * scale
-    if largest > KERNEL_MAX_WEIGHT:
-        scale *= KERNEL_MAX_WEIGHT / largest
-    return [Target(pod.uid, pod.name, pod.group, _kernel(wishes[pod.group] * scale)) for pod in steered]
+        seeds[pod.cls or ""][parent_of(pod.group)] += own[pod.group]
+    places = {name: frozenset(seed) for name, seed in seeds.items()}
+    natural = natural_flows(_floats(tree.settle(None, whole=False).shares), wanted, seeds)
+    possible, free_sum = _set_free_sum(tree, wanted, places, natural)
+    settled = tree.settle(free_sum, whole=True)
+    found = flows(_floats(settled.shares), wanted, seeds, natural)
+    weight_of: dict[str, int] = {}
+    for path, family in tree.families.items():
+        if not family.pods:
+            continue
+        wishes = {
+            pod.group: found[pod.cls or ""][path] * own[pod.group] / seeds[pod.cls or ""][path] for pod in family.pods
+        }
+        if family.rest:
+            weight_of |= integers.bound(wishes, int(settled.sums[path]))
+        else:  # only their ratios count: as the class weights are, or, where that means nothing, with the sum they had
+            scale = sum(wanted.values()) if len(settled.sums) == 1 else family.own
+            factor = scale / sum(wishes.values())
+            weight_of |= integers.free({group: wish * factor for group, wish in wishes.items()})
+    targets = [Target(pod.uid, pod.name, pod.group, weight_of[pod.group]) for pod in steered]
+    now = [replace(pod, weight=weight_of.get(pod.group, own[pod.group])) for pod in (*steered, *others)]
+    shares = structural_shares(now, parents)
+    reached = {name: sum(shares[pod.group] for pod in steered if pod.cls == name) for name in wanted}
+    asked = sum(wanted.values())
+    should = {name: weight / asked * sum(reached.values()) for name, weight in wanted.items()}
+    can_have = {name: sum(flow.values()) for name, flow in flows(possible, wanted, seeds, natural).items()}
+    available = sum(can_have.values())
+    denied = [
+        name
+        for name, weight in wanted.items()
+        if abs(can_have[name] * asked / (weight * available) - 1) > REACHED_RATIO
+    ]
+    said = "; ".join(denial(name, reached[name], should[name], places[name], tree, settled) for name in denied)
+    return Solution(targets, said or None, None if denied else coarseness(reached, should))
 
 
-def _kernel(weight: float) -> int:
-    return max(KERNEL_MIN_WEIGHT, min(KERNEL_MAX_WEIGHT, round(weight)))
+def _set_free_sum(
+    tree: Tree,
+    wanted: Mapping[str, int],
+    places: Mapping[str, frozenset[str]],
+    natural: Mapping[str, Mapping[str, float]],
+) -> tuple[dict[str, float], int | None]:
+    """The families' shares for the free family's best sum, and that sum as a whole number; None if there is none."""
+    family = tree.free
+    if family is None:
+        return _floats(tree.settle(None, whole=False).shares), None
+    low, high = tree.sum_range
+    at_low, at_high = (_floats(tree.settle(total, whole=False).shares) for total in (low, high))
+    lines = {path: Line(at_low[path], at_high[path] - at_low[path]) for path in at_low}
+    wishes = {path: sum(flow.get(path, 0.0) for flow in natural.values()) for path in lines}
+    z = best_setting(lines, wanted, places, wishes)
+    # Shares are linear in 1 / (sum of all weights in the family).
+    inverse = [1 / (total + family.rest) for total in (low, high)]
+    wish = 1 / (inverse[0] + z * (inverse[1] - inverse[0])) - family.rest
+    nearest = sorted((math.floor(wish), math.ceil(wish)), key=lambda whole: abs(whole - wish))
+    in_range = [total for total in (*nearest, family.own) if low <= total <= high]
+    # Sums below it are rounded, too: of the nearest, and of what was, the one that keeps most of what is possible.
+    offs = {total: _off(_floats(tree.settle(total, whole=True).shares), wanted, places) for total in in_range}
+    at_best = _off(possible := {path: line(z) for path, line in lines.items()}, wanted, places)
+    free_sum = next(total for total in in_range if offs[total] <= max(at_best, min(offs.values())) + REACHED_RATIO / 2)
+    return possible, free_sum
 
 
-def _parent(group: str) -> str:
-    return group.rpartition("/")[0]
+def _off(shares: Mapping[str, float], wanted: Mapping[str, int], places: Mapping[str, frozenset[str]]) -> float:
+    """How far some class must be from what it should have, as a logarithm."""
+    ratio = sum(shares.values()) / sum(wanted.values())
+    found = (part for _, part in totals(shares, wanted, places))
+    return max(abs(math.log(total / (wanted[name] * ratio))) for part in found for name, total in part.items())
+
+
+def _floats(shares: Mapping[str, Fraction]) -> dict[str, float]:
+    return {path: float(share) for path, share in shares.items()}
+
+
+def _bounded(weight: int) -> int:
+    return max(KERNEL_MIN_WEIGHT, min(KERNEL_MAX_WEIGHT, weight))

@@ -7,6 +7,7 @@ from schemas.messages import ClassState, Latency, PodState
 from schemas.objective import judged_by
 from schemas.profile import on_profile_scale
 from schemas.settings import ClassSettings, WeightSettings
+from schemas.tree import class_weights
 from services.collector.core.in_force import Ordered, is_in_force
 from services.collector.core.tally import GroupRates
 
@@ -18,12 +19,15 @@ _MOST = 2**63 - 1
 
 @dataclass(frozen=True)
 class PodReading:
-    """One classified pod with its rates, its effective share and its memory."""
+    """One pod with its rates, its effective share and its memory. One that does not `take part` is only looked at: its
+    class is not made of it.
+    """
 
     state: PodState
     rates: GroupRates
     share: float | None
     memory_bytes: int | None
+    takes_part: bool = True
 
 
 def class_states(  # noqa: PLR0917 - a pure core takes all it needs
@@ -33,14 +37,18 @@ def class_states(  # noqa: PLR0917 - a pure core takes all it needs
     limits: WeightSettings,
     cpus: int,
     ordered: Ordered | None = None,
+    parents: Mapping[str, int] | None = None,
 ) -> dict[str, ClassState]:
-    """One state per configured class, present or not. `ordered` is what the last actuation put in force."""
-    members = {name: [pod for pod in pods if pod.state.cls == name] for name in specs}
-    sums = {
-        name: sum(pod.state.weight or 0 for pod in group if pod.state.skip is None) for name, group in members.items()
-    }
-    is_as_ordered = ordered is not None and is_in_force(ordered, [pod.state for pod in pods])
-    scale = on_profile_scale(ordered.weights if ordered is not None and is_as_ordered else sums, limits)
+    """One state per configured class, present or not. `ordered` is what the last actuation put in force, `parents` are
+    the weights of the groups above the pods.
+    """
+    members = {name: [pod for pod in pods if pod.state.cls == name and pod.takes_part] for name in specs}
+    steered = [pod.state for group in members.values() for pod in group if pod.state.skip is None]
+    sums = {name: sum(pod.weight or 0 for pod in steered if pod.cls == name) for name in specs}
+    states_seen = [pod.state for pod in pods]
+    is_as_ordered = ordered is not None and is_in_force(ordered, states_seen)
+    as_read = class_weights(steered, states_seen, parents or {})
+    scale = on_profile_scale(ordered.weights if ordered is not None and is_as_ordered else as_read, limits)
     used = {name: _sum([pod.rates.cpu_cores for pod in group]) for name, group in members.items()}
     shares = {name: _sum([pod.share for pod in group]) for name, group in members.items()}
     states: dict[str, ClassState] = {}

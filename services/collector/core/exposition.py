@@ -39,19 +39,20 @@ _EOF: Final = "# EOF"
 
 _Place = TypeVar("_Place")
 
-# No part of a pattern gives back what it took (`*+`): each is done in one pass, whatever a line is made of.
+# Characters are not given back (`*+`): each pattern is done in one pass, whatever a line is made of. Groups are repeated
+# plainly: before 3.11.5 Python matches too little with possessive ones (CPython gh-106052), and theirs begin unlike.
 _BLANKS: Final = r"[ \t]*+"
-_TEXT: Final = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
+_TEXT: Final = r'[^"\\]*+(?:\\.[^"\\]*+)*'
 _PAIR: Final = rf'[^"=,{{}}]++={_BLANKS}"{_TEXT}"{_BLANKS}'
-_VALUE: Final = rf"{_BLANKS}([-+.0-9A-Za-z]++)(?:[ \t]++[-+.0-9eE]++)?+{_BLANKS}(?:#{_BLANKS}\{{.*+)?+\r?$"
-_PLAIN: Final = re.compile(rf"{_BLANKS}(?:\{{((?:{_PAIR},)*+(?:{_PAIR})?+{_BLANKS})\}}|(?<=[ \t])){_VALUE}")
+_VALUE: Final = rf"{_BLANKS}([-+.0-9A-Za-z]++)(?:[ \t]++[-+.0-9eE]++)?{_BLANKS}(?:#{_BLANKS}\{{.*+)?\r?$"
+_PLAIN: Final = re.compile(rf"{_BLANKS}(?:\{{((?:{_PAIR},)*(?:{_PAIR})?{_BLANKS})\}}|(?<=[ \t])){_VALUE}")
 _HISTOGRAM: Final = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)_bucket\{", re.MULTILINE)
 
 
 def _labelled(label: str) -> re.Pattern[str]:
     """A line whose labels hold `label`; what stands before and after it is the series."""
     own = rf"{_BLANKS}{label}{_BLANKS}={_BLANKS}"
-    before, after = rf"(?:(?!{own}){_PAIR},)*+", rf"(?:,{_PAIR})*+"
+    before, after = rf"(?:(?!{own}){_PAIR},)*", rf"(?:,{_PAIR})*"
     return re.compile(rf'{_BLANKS}\{{({before}){own}"({_TEXT})"{_BLANKS}({after}),?+{_BLANKS}\}}{_VALUE}')
 
 

@@ -6,10 +6,13 @@ order would be given again in every cycle.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from schemas.messages import Actuation, PodState
 
 _IN_PLACE = frozenset({"applied", "unchanged"})
+_SAME_RATIO: Final = 1.02
+"""Class weights that differ by less are one: the kubelet's 79 becomes 80 with the next small pod."""
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,11 @@ def is_in_force(ordered: Ordered, pods: Sequence[PodState]) -> bool:
     """Whether the steered pods are those of the order and have the weights that were written for it."""
     now = {pod.group: pod.weight for pod in pods if pod.cls is not None and pod.skip is None and pod.weight}
     return now == dict(ordered.written) and {pod.cls for pod in pods if pod.group in now} == set(ordered.weights)
+
+
+def is_still_meant(then: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Whether what the pods' weights come to, by class, are the ratios that it was when the order was given."""
+    if then.keys() != now.keys():
+        return False
+    changes = [now[name] / then[name] for name in then]
+    return not changes or max(changes) <= min(changes) * _SAME_RATIO

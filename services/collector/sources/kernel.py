@@ -1,15 +1,19 @@
 """The kernel's files of one node, read in one sweep: every family on the way to a pod, and the run queue.
 
-Where a pod's group shows no pressure, how long its tasks waited is read task by task.
+Where a pod's group shows no pressure, how long its tasks waited is read task by task. Where a pod's containers are not
+in its group, what they use is read where they are.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hostfs.cgroup import CgroupTree, GroupReading, parse_cpu_stat
-from hostfs.pressure import Pressure, read_pressure
+from hostfs.cgroup import CgroupTree, CpuStat, GroupReading, parse_cpu_stat
+from hostfs.outside import OutsideGroups
+from hostfs.pod_tree import PodPlace, PodTree
+from hostfs.pods import parse_pod_group
+from hostfs.pressure import Pressure, PressureAbsent, read_pressure
 from hostfs.run_queue import ProcStat, RunQueueReader, RunQueueSample
 from hostfs.tasks import MAX_GROUPS, read_run_delays
 
@@ -34,6 +38,8 @@ class Kernel:
 
     def __init__(self, cgroup_root: str, pods_root: str, proc_root: str) -> None:
         self._tree = CgroupTree(os.path.join(cgroup_root, pods_root))
+        self._node = CgroupTree(cgroup_root)
+        self._outside = OutsideGroups(self._node, pods_root)
         self._run_queue = RunQueueReader(proc_root)
         self._pressure = os.path.join(proc_root, "pressure/cpu")
         self._proc_root = proc_root
@@ -41,6 +47,7 @@ class Kernel:
     def sweep(self, groups: Iterable[str]) -> Sweep:
         """Readings of these groups, of all their siblings and of the groups above them."""
         pods = set(groups)
+        places = self._places(pods)
         parents = {ancestor for group in pods for ancestor in _ancestors(group)}
         readings: dict[str, GroupReading] = {}
         without: set[str] = set()
@@ -50,7 +57,7 @@ class Kernel:
             for child in self._tree.children(parent):
                 reading = self._tree.reading(child)
                 if reading is not None:
-                    readings[child] = self._with_limits_below(reading) if child in pods else reading
+                    readings[child] = self._whole(reading, places.get(child)) if child in pods else reading
         delays: dict[str, Mapping[int, int]] = {}
         tasks = 0
         for group in sorted(pods):
@@ -70,6 +77,19 @@ class Kernel:
             run_delays=delays,
         )
 
+    def _places(self, groups: Iterable[str]) -> dict[str, PodPlace]:
+        """By group, what the tree tells of the pods. Nothing where none of these is named like a pod's group."""
+        if not any(parse_pod_group(group) is not None for group in groups):
+            return {}
+        return {place.group: place for place in PodTree(self._tree, self._outside).scan().values()}
+
+    def _whole(self, pod: GroupReading, place: PodPlace | None) -> GroupReading:
+        limited = self._with_limits_below(pod)
+        if place is None or place.skip is None:
+            return limited
+        outside = [found for group in place.outside.values() if (found := self._node.reading(group)) is not None]
+        return replace(_with_outside(limited, outside) if place.outside else limited, skip=place.skip)
+
     def _with_limits_below(self, pod: GroupReading) -> GroupReading:
         """A pod is held by its own limit and by those of its containers, which the kubelet sets where not all of them
         have one: each group's `cpu.stat` tells of its own limit only.
@@ -81,6 +101,30 @@ class Kernel:
             stat = parse_cpu_stat(self._tree.read(container, "cpu.stat") or "")
             held_usec += (stat.throttled_usec if stat is not None else None) or 0
         return replace(pod, stat=replace(pod.stat, throttled_usec=held_usec))
+
+
+def _with_outside(pod: GroupReading, outside: Sequence[GroupReading]) -> GroupReading:
+    """The pod's reading with what its containers outside its group used. It waited as long as that one which waited
+    longest, at least. Its own weight acts on none of them, so it has none.
+    """
+    stats = [found.stat for found in (pod, *outside) if found.stat is not None]
+    waits = [found.pressure for found in outside if isinstance(found.pressure, Pressure)]
+    memory = [found.memory_bytes for found in (pod, *outside) if found.memory_bytes is not None]
+    return replace(
+        pod,
+        weight=None,
+        stat=CpuStat(
+            sum(stat.usage_usec for stat in stats),
+            throttled_usec=_sum(stat.throttled_usec for stat in stats),
+        ),
+        pressure=max(waits, key=lambda found: found.some.total_usec) if waits else PressureAbsent("vanished"),
+        memory_bytes=sum(memory) if memory else None,
+    )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 def _ancestors(group: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where workloads come from: a protocol, and a static file. Kubernetes is another implementation."""
+"""Where workloads come from: a protocol, and a static file. Kubernetes (sources/pod_watch.py) is the other source."""
 
 import ipaddress
 import os
@@ -19,11 +19,23 @@ class WorkloadSource(Protocol):
     """Says which pods are on this node now."""
 
     def workloads(self) -> tuple[Workload, ...]:
-        """All pods, each once. Never raises: what cannot be read leaves the last good view."""
+        """All pods, each once. Never raises or waits: what cannot be read leaves the last good view."""
         ...
 
     def trouble(self) -> str | None:
         """Why the view is not the newest, or None."""
+        ...
+
+    def stale(self) -> str | None:
+        """Why nothing may be written on this view, or None."""
+        ...
+
+    def start(self) -> None:
+        """Begins to follow its source."""
+        ...
+
+    def close(self) -> None:
+        """Ends that."""
         ...
 
 
@@ -68,6 +80,16 @@ class StaticFile:
     def trouble(self) -> str | None:
         """What was wrong with the newest version of the file."""
         return self._trouble
+
+    def stale(self) -> str | None:
+        """A file's last good version holds until somebody writes another."""
+        return None
+
+    def start(self) -> None:
+        """Nothing: it is read when asked."""
+
+    def close(self) -> None:
+        """Nothing: it is not kept open."""
 
     def _stat(self) -> tuple[int, int, int] | None:
         try:

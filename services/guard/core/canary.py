@@ -1,12 +1,13 @@
 """The canary's class weights: those of the pods that are in it, since no others move."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from schemas.canary import is_canary
 from schemas.messages import EXECUTED, Actuation, PodState
 from schemas.profile import on_profile_scale
 from schemas.settings import WeightSettings
+from schemas.tree import class_weights
 
 _IN_PLACE = frozenset({"applied", "unchanged"})
 
@@ -32,17 +33,22 @@ def ordered_after(before: Ordered | None, actuation: Actuation) -> Ordered | Non
 
 
 def canary_weights(
-    pods: Iterable[PodState], ratio: float, limits: WeightSettings, ordered: Ordered | None = None
+    pods: Collection[PodState],
+    ratio: float,
+    limits: WeightSettings,
+    ordered: Ordered | None = None,
+    parents: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """Class weights of the picked pods on the profile scale, for the classes that have any with a weight: as ordered,
-    for as long as just those pods have what was written for it.
+    for as long as just those pods have what was written for it. `parents` are the weights of the groups above the pods.
     """
-    sums: dict[str, int] = {}
-    written: dict[str, int | None] = {}
-    for pod in pods:
-        if pod.cls is not None and pod.skip is None and pod.weight and pod.weight > 0 and is_canary(pod.uid, ratio):
-            sums[pod.cls] = sums.get(pod.cls, 0) + pod.weight
-            written[pod.group] = pod.weight
-    if ordered is not None and ordered.written == written and ordered.weights.keys() == sums.keys():
+    picked = [
+        pod
+        for pod in pods
+        if pod.cls is not None and pod.skip is None and pod.weight and pod.weight > 0 and is_canary(pod.uid, ratio)
+    ]
+    weights = class_weights(picked, pods, parents or {})
+    written = {pod.group: pod.weight for pod in picked}
+    if ordered is not None and ordered.written == written and ordered.weights.keys() == weights.keys():
         return on_profile_scale(ordered.weights, limits)
-    return on_profile_scale(sums, limits)
+    return on_profile_scale(weights, limits)

@@ -55,7 +55,7 @@ def _not_executed(cycle: Cycle) -> str | None:  # noqa: C901, PLR0911 - one line
     if actuation is None:
         return "no_actuation"
     if actuation.rule == "unreachable":
-        return "unreachable"  # classes without a parent in common: no weights of pods give the arm's shares
+        return "unreachable"  # the tree allows no weights of pods that give the arm's shares
     if actuation.outcome not in EXECUTED:
         return f"not_applied: {actuation.rule or actuation.reason or actuation.outcome}"
     if verdict.mode == "canary":
@@ -74,7 +74,7 @@ def _overridden(cycle: Cycle) -> str | None:
     for another reason. A pod that has vanished takes no part.
     """
     assert cycle.after is not None
-    expected = {pod.group: pod.weight for pod in cycle.before.pods if pod.cls is not None}
+    expected = {pod.group: pod.weight for pod in cycle.before.pods if pod.cls is not None and pod.skip is None}
     actuation = cycle.actuation
     if actuation is not None and actuation.overridden:
         return "overridden"
@@ -146,8 +146,12 @@ def _not_comparable(before: ClassState, after: ClassState) -> str | None:
     """Why the two looks are not on one scale, or None."""
     if _fell_silent(before, after) or after.latency.silent_pods > before.latency.silent_pods:
         return "lost_evidence"
-    is_one = before.judged_by is None or after.judged_by is None or before.judged_by == after.judged_by
-    return None if is_one else "signal_changed"
+    if before.judged_by is None or after.judged_by is None:
+        return None
+    if before.judged_by != after.judged_by:
+        return "signal_changed"
+    is_by_latency = after.judged_by == "latency"
+    return "objective_changed" if is_by_latency and before.objective_seconds != after.objective_seconds else None
 
 
 def _fell_silent(before: ClassState, after: ClassState) -> bool:

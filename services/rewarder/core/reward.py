@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.messages import ClassState, State
-from schemas.objective import has_evidence, is_violated
+from schemas.objective import has_evidence, is_violated, objective_seconds
 from schemas.settings import ClassSettings
 
 _FULL_RANGE = math.log(100.0)
@@ -46,7 +46,7 @@ def severity(seen: ClassState, spec: ClassSettings) -> float:
         if ceiling is None or ceiling >= 1.0 or seen.waited_ratio is None:
             return 0.0
         return _unit((seen.waited_ratio - ceiling) / (1.0 - ceiling))
-    latency, objective = seen.latency, spec.objective_p99_seconds
+    latency, objective = seen.latency, objective_seconds(seen, spec)
     octaves = 0.0
     if latency.p99_seconds is not None and objective is not None and latency.p99_seconds > objective:
         octaves = min(1.0, math.log2(latency.p99_seconds / objective) / _WORST_OCTAVES)

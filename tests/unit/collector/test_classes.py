@@ -146,3 +146,36 @@ def test_a_latency_that_is_known_or_only_missing_for_now_still_judges(latency):
 def test_an_absent_class_and_one_without_an_objective_are_judged_by_nothing(latency):
     assert judged(latency, BOTH, pods=0) is None
     assert judged(latency, ClassSettings(kind="throughput")) is None
+
+
+def placed(cls, group, weight, **fields):
+    state = PodState(uid=group, name=group, group=group, cls=cls, weight=weight)
+    return PodReading(state, GroupRates(cpu_cores=0.5), None, None, **fields)
+
+
+def in_tree(*pods, parents):
+    return class_states(pods, {}, SPECS, WeightSettings(), 2, None, parents)
+
+
+def test_in_several_parents_a_class_weighs_what_it_has_of_the_cpu_and_its_pods_what_they_do():
+    found = in_tree(
+        placed("api", "pod-a", 20),
+        placed("batch", "burstable/pod-b", 1000),
+        placed(None, "burstable/pod-c", 1000),
+        parents={"burstable": 80},
+    )
+    assert (found["api"].weight, found["batch"].weight) == (100, 200)
+    assert (found["api"].pods_weight, found["batch"].pods_weight) == (20, 1000)
+
+
+def test_in_one_parent_class_weights_are_what_they_are_whatever_lies_above():
+    pods = [placed("api", "burstable/pod-a", 30), placed("batch", "burstable/pod-b", 10)]
+    for parents in ({}, {"burstable": 80}):
+        assert [in_tree(*pods, parents=parents)[name].weight for name in ("api", "batch")] == [300, 100]
+
+
+def test_a_pod_that_takes_no_part_makes_nothing_of_its_class():
+    found = in_tree(placed("api", "pod-a", 20, takes_part=False), placed("batch", "pod-b", 10), parents={})
+    assert found["api"].pods == 0
+    assert (found["api"].weight, found["api"].cpu_cores, found["api"].judged_by) == (None, None, None)
+    assert found["api"].latency == Latency(reason="no_pods")

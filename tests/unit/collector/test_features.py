@@ -130,3 +130,11 @@ def test_cpu_is_a_part_of_the_node():
 def test_the_previous_cycle_counts_if_it_was_applied(outcome, value):
     found = features({}, Contention(), Previous(cycle=1, outcome=outcome), DEFAULT_CLASSES)
     assert found["node.previous_applied"] == value
+
+
+def test_latency_is_measured_by_the_objective_that_the_state_shows():
+    slow = Latency(p99_seconds=0.2)
+    own = {"latency-critical": ClassState(pods=1, latency=slow, objective_seconds=0.05)}
+    classes = {"latency-critical": ClassState(pods=1, latency=slow)}
+    found = [features(seen, Contention(), None, DEFAULT_CLASSES) for seen in (own, classes)]
+    assert [vector["latency-critical.latency_log"] for vector in found] == [pytest.approx(0.5), pytest.approx(0.25)]

@@ -6,7 +6,7 @@ import pytest
 from schemas.messages import PodState
 from schemas.settings import ClassSettings, WeightSettings
 from services.collector.core.classes import PodReading, class_states
-from services.collector.core.in_force import Ordered, is_in_force, ordered_after
+from services.collector.core.in_force import Ordered, is_in_force, is_still_meant, ordered_after
 from services.collector.core.tally import GroupRates
 from tests.support.builders import BATCH, CRITICAL, actuation, write
 
@@ -73,3 +73,21 @@ def test_the_state_shows_the_order_and_not_how_it_was_rounded():
     assert as_read[CRITICAL].weight == 3850
     assert as_ordered[CRITICAL].weight == 10_000
     assert as_ordered[CRITICAL].pods_weight == 77
+
+
+# ---- when the tree around the pods changes ----
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "is_meant"),
+    [
+        ({CRITICAL: 1000, BATCH: 100}, {CRITICAL: 10_000, BATCH: 1000}, True),
+        ({CRITICAL: 1000, BATCH: 100}, {CRITICAL: 1019, BATCH: 100}, True),
+        ({CRITICAL: 1000, BATCH: 100}, {CRITICAL: 1021, BATCH: 100}, False),
+        ({CRITICAL: 1000, BATCH: 100}, {CRITICAL: 1000, BATCH: 103}, False),
+        ({CRITICAL: 1000, BATCH: 100}, {CRITICAL: 1000}, False),
+        ({}, {}, True),
+    ],
+)
+def test_the_same_pod_weights_mean_the_same_while_the_classes_ratios_do(then, now, is_meant):
+    assert is_still_meant(then, now) is is_meant

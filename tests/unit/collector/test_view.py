@@ -10,6 +10,7 @@ from schemas.codec import encode, non_finite
 from schemas.messages import Latency, State
 from schemas.settings import DEFAULT_CLASSES, ClassSettings
 from services.collector.core.features import features
+from services.collector.core.in_force import Ordered
 from services.collector.core.page import HistogramPage, SummaryPage, SummarySeries
 from tests.unit.collector.world import failing, look, view, workload
 
@@ -522,3 +523,196 @@ def test_contention_that_is_unknown_tells_a_missing_file_from_a_first_look(two):
     (two.proc / "schedstat").unlink()
     seen = look(view(), two.kernel(), 0.0, MEMBERS)
     assert seen.contention.reason == "unknown: no file for it here"
+
+
+# ---- the groups above the pods ----
+
+IN_TREE = [
+    (workload("db", "latency-critical"), "latency-critical"),
+    (workload("job", "batch", group="burstable/pod-job"), "batch"),
+]
+
+
+@pytest.fixture
+def qos(node):
+    """A Guaranteed pod beside the kubelet's two groups, one of them with a pod."""
+    node.add("pod-db", weight=20)
+    node.add("burstable", weight=80)
+    node.add("burstable/pod-job", weight=1000)
+    node.add("besteffort", weight=1)
+    return node
+
+
+def test_a_state_tells_the_weights_of_the_groups_on_the_way_to_a_pod(qos):
+    seen = look(view(), qos.kernel(), 0.0, IN_TREE)
+    assert seen.parents == {"burstable": 80}
+    assert by_group(seen)["besteffort"].weight == 1
+    assert (seen.classes["latency-critical"].weight, seen.classes["batch"].weight) == (100, 400)
+
+
+def test_a_deep_tree_has_all_groups_above_and_one_that_is_not_known_is_left_out(node):
+    for group, weight in (("a", 10), ("a/b", None), ("a/b/c", 30), ("a/b/c/pod-x", 1)):
+        node.add(group, weight=weight)
+    seen = look(view(), node.kernel(), 0.0, [(workload("x", "batch", group="a/b/c/pod-x"), "batch")])
+    assert seen.parents == {"a": 10, "a/b/c": 30}
+
+
+def test_a_group_above_whose_name_is_no_text_is_left_out(node):
+    odd = os.fsdecode(b"caf\xe9")
+    node.add(odd)
+    node.add(f"{odd}/pod-x")
+    assert look(view(), node.kernel(), 0.0, [(workload("x", "batch", group=f"{odd}/pod-x"), "batch")]).parents == {}
+
+
+def test_a_tree_of_more_groups_than_a_state_names_is_not_named_in_part(node):
+    members = []
+    for number in range(257):
+        node.add(f"g{number}")
+        node.add(f"g{number}/pod-x")
+        members.append((workload(str(number), "batch", group=f"g{number}/pod-x"), "batch"))
+    assert look(view(), node.kernel(), 0.0, members).parents == {}
+    assert len(look(view(), node.kernel(), 0.0, members[:256]).parents) == 256
+
+
+def ordered_for(weights):
+    return Ordered({"latency-critical": 400, "batch": 100}, weights)
+
+
+def test_an_order_over_several_parents_is_in_force_until_the_kubelet_changes_what_it_comes_to(qos):
+    eyes, kernel = view(), qos.kernel()
+    look(eyes, kernel, 0.0, IN_TREE)
+    (qos.base / "pod-db/cpu.weight").write_text("319\n")
+    order = ordered_for({"pod-db": 319, "burstable/pod-job": 1000})
+
+    def weight():
+        return look(eyes, kernel, 5.0, IN_TREE, ordered=order).classes["latency-critical"].weight
+
+    assert weight() == 400
+    (qos.base / "burstable/cpu.weight").write_text("81\n")
+    assert weight() == 400
+    (qos.base / "burstable/cpu.weight").write_text("160\n")
+    assert weight() == 199
+    (qos.base / "burstable/cpu.weight").write_text("80\n")
+    assert weight() == 400
+
+
+def test_a_qos_group_that_changed_before_the_order_was_seen_again_is_noticed(qos):
+    eyes, kernel = view(), qos.kernel()
+    look(eyes, kernel, 0.0, IN_TREE)
+    (qos.base / "pod-db/cpu.weight").write_text("320\n")
+    (qos.base / "burstable/cpu.weight").write_text("160\n")
+    order = ordered_for({"pod-db": 320, "burstable/pod-job": 1000})
+    assert look(eyes, kernel, 5.0, IN_TREE, ordered=order).classes["latency-critical"].weight == 200
+
+
+def test_in_one_parent_no_weight_above_ends_an_order(qos):
+    eyes, kernel = view(), qos.kernel()
+    qos.add("burstable/pod-web", weight=77)
+    members = [IN_TREE[1], (workload("web", group="burstable/pod-web"), "latency-critical")]
+    order = ordered_for({"burstable/pod-web": 77, "burstable/pod-job": 1000})
+    look(eyes, kernel, 0.0, members)
+    (qos.base / "burstable/cpu.weight").write_text("1000\n")
+    assert look(eyes, kernel, 5.0, members, ordered=order).classes["latency-critical"].weight == 400
+
+
+# ---- who is looked at and not steered ----
+
+
+@pytest.mark.parametrize("skip", ["excluded", "namespace", "terminating"])
+def test_a_pod_that_is_set_apart_is_of_no_class_and_a_neighbour_to_the_others(two, skip):
+    apart = workload("job", skip=skip)
+    seen = look(view(), two.kernel(), 0.0, [(API, "latency-critical"), (apart, "batch")])
+    pod = by_group(seen)["pod-job"]
+    assert (pod.cls, pod.skip, pod.uid, pod.weight) == (None, skip, "uid-job", 100)
+    assert seen.classes["batch"].pods == 0
+
+
+def test_a_pod_with_cpus_of_its_own_shows_its_class_and_takes_no_part_in_it(two):
+    pinned = workload("api2", url="http://y/", skip="exclusive_cpus")
+    two.add("pod-api2")
+    members = [*MEMBERS, (pinned, "latency-critical")]
+    eyes, kernel = view(), two.kernel()
+    look(eyes, kernel, 0.0, members, {API.uid: page(0), pinned.uid: page(0)})
+    two.usage("pod-api2", 5_000_000)
+    two.waited("pod-api2", 5_000_000)
+    two.usage("pod-job", 5_000_000)
+    two.cpu_time(busy=1000, idle=0)
+    seen = look(eyes, kernel, 5.0, members, {API.uid: page(50), pinned.uid: page(5000)})
+    pod = by_group(seen)["pod-api2"]
+    assert (pod.cls, pod.skip, pod.cpu_cores) == ("latency-critical", "exclusive_cpus", pytest.approx(1.0))
+    found = seen.classes["latency-critical"]
+    assert (found.pods, found.pods_weight, found.cpu_cores, found.waited_ratio) == (1, 100, 0.0, 0.0)
+    assert (found.latency.requests, found.latency.pods) == (50, 1)
+    assert not seen.contention.contended
+
+
+def test_a_class_of_which_nobody_takes_part_is_not_here(two):
+    pinned = workload("api", url="http://x/", skip="exclusive_cpus")
+    eyes, kernel = view(), two.kernel()
+    for number in range(2):
+        members = [(pinned, "latency-critical"), MEMBERS[1]]
+        seen = look(eyes, kernel, 5.0 * number, members, {pinned.uid: page(50 * number)}, errors={API.uid: "timeout"})
+    found = seen.classes["latency-critical"]
+    assert (found.pods, found.latency, found.weight) == (0, Latency(reason="no_pods"), None)
+
+
+def test_who_is_skipped_by_his_source_is_skipped_for_that_whatever_his_files_say(two):
+    two.add("pod-still", weight=0, idle=1)
+    seen = look(view(), two.kernel(), 0.0, [*MEMBERS, (workload("still", skip="exclusive_cpus"), "batch")])
+    assert by_group(seen)["pod-still"].skip == "exclusive_cpus"
+
+
+# ---- the objective that pods bring with them ----
+
+
+def objectives(node, kind="latency", setting=0.1, **own):
+    """The objective that the state shows for pods with these of their own."""
+    spec = ClassSettings(kind=kind, objective_p99_seconds=setting, objective_pressure_ratio=0.3)
+    members = []
+    for name, seconds in own.items():
+        if name != "absent":
+            node.add(f"pod-{name}")
+        members.append((workload(name, objective_p99_seconds=seconds), "api"))
+    return look(view(classes={"api": spec}), node.kernel(), 0.0, members).classes["api"].objective_seconds
+
+
+def test_a_class_goes_by_the_strictest_objective_of_its_pods(node):
+    assert objectives(node, a=0.05, b=0.02, c=0.5) == 0.02
+
+
+def test_a_pod_without_one_of_its_own_goes_by_its_classs(node):
+    assert objectives(node, a=0.5, b=None) == 0.1
+
+
+def test_where_all_pods_have_one_of_their_own_the_classs_does_not_count(node):
+    assert objectives(node, a=0.5) == 0.5
+
+
+def test_a_class_without_an_objective_goes_by_what_its_pods_bring(node):
+    assert objectives(node, setting=None, a=0.5, b=None) == 0.5
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_an_objective_that_is_none_does_not_count(node, seconds):
+    assert objectives(node, a=seconds) == 0.1
+
+
+def test_a_pod_that_is_not_here_brings_none(node):
+    assert objectives(node, a=0.05, absent=0.001) == 0.05
+
+
+def test_a_throughput_class_has_none_whatever_its_pods_wish(node):
+    assert objectives(node, kind="throughput", setting=None, a=0.05) is None
+
+
+def test_requests_over_a_pods_own_objective_are_counted_and_latency_judges_a_class_that_has_no_other(two):
+    spec = ClassSettings(objective_pressure_ratio=0.3)
+    eyes, kernel = view(classes={"latency-critical": spec, "batch": DEFAULT_CLASSES["batch"]}), two.kernel()
+    own = workload("api", url="http://x/", objective_p99_seconds=0.1)
+
+    def pages(fast, slow):
+        return {own.uid: HistogramPage("m_seconds", {(): {0.1: fast, 1.0: fast + slow, INF: fast + slow}})}
+
+    look(eyes, kernel, 0.0, [(own, "latency-critical")], pages(0, 0))
+    seen = look(eyes, kernel, 5.0, [(own, "latency-critical")], pages(75, 25)).classes["latency-critical"]
+    assert (seen.latency.over_ratio, seen.objective_seconds, seen.judged_by) == (pytest.approx(0.25), 0.1, "latency")

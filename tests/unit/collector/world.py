@@ -101,7 +101,16 @@ def view(*, min_requests: int = 20, max_window_seconds: float = 30.0, classes=DE
 
 
 def look(
-    eyes: View, kernel: Kernel, at: float, members, pages=None, *, errors=None, scraped_at=None, may_grow: bool = False
+    eyes: View,
+    kernel: Kernel,
+    at: float,
+    members,
+    pages=None,
+    *,
+    errors=None,
+    scraped_at=None,
+    may_grow: bool = False,
+    ordered=None,
 ):
     """One collection: `members` are (workload, class) pairs; `errors` are words by uid."""
     sweep = kernel.sweep(workload.group for workload, _ in members)
@@ -121,6 +130,7 @@ def look(
             scraped_at=scraped_at,
         ),
         may_grow=may_grow,
+        ordered=ordered,
     )
 
 

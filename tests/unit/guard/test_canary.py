@@ -164,3 +164,16 @@ async def test_active_after_canary_is_for_all_pods_again():
         await guard.inject(command(verb="mode", mode="active"), node(), action())
         (told,) = guard.sent(Verdict)
         assert (told.execute, told.canary_ratio, told.weights) == (True, None, PROPOSED)
+
+
+# ---- in several parents ----
+
+
+def test_in_several_parents_a_canary_weighs_what_it_has_of_the_cpu():
+    pods = (
+        pod("api", CRITICAL, 20),
+        pod("web", BATCH, 100, group="burstable/pod-web"),
+        pod("job", CRITICAL, 300, group="burstable/pod-job"),
+    )
+    assert canary_weights(pods, 0.5, LIMITS, None, {"burstable": 80}) == {CRITICAL: 100, BATCH: 100}
+    assert canary_weights(pods, 0.5, LIMITS, None, {}) == {CRITICAL: 100, BATCH: 500}

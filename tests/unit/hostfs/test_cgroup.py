@@ -253,3 +253,51 @@ def test_no_descriptor_is_left_open(tmp_path):
             tree.children(group)
             tree.inode(group)
     assert open_fds() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "populated"),
+    [("populated 1\nfrozen 0\n", True), ("populated 0\n", False), ("frozen 0\n", None), (None, None)],
+)
+def test_whether_anything_runs_in_a_group_is_known_or_not(tmp_path, text, populated):
+    make_group(tmp_path, "c1", {} if text is None else {"cgroup.events": text})
+    assert CgroupTree(str(tmp_path)).is_populated("c1") is populated
+
+
+def test_a_list_of_children_is_right_whatever_was_there_before(tmp_path):
+    tree = CgroupTree(str(tmp_path))
+
+    def listed():
+        return tree.children("pod")
+
+    assert listed() == []
+    pod = make_group(tmp_path, "pod", {"cpu.stat": ""})
+    assert listed() == []
+    (pod / "b").mkdir()
+    assert listed() == ["pod/b"]
+    (pod / "a").mkdir()
+    assert listed() == listed() == ["pod/a", "pod/b"]
+    (pod / "a").rename(pod / "c")
+    assert listed() == ["pod/b", "pod/c"]
+    (pod / "c").rmdir()
+    (pod / "c").symlink_to(pod / "b")
+    (pod / "d").mkdir()
+    assert listed() == ["pod/b", "pod/d"]
+    (pod / "d").rmdir()
+    (pod / "b").rmdir()
+    (pod / "b").write_text("")
+    assert listed() == []
+    pod.rename(tmp_path / "elsewhere")
+    assert listed() == []
+    make_group(tmp_path, "pod/d", {})
+    assert listed() == ["pod/d"]
+
+
+def test_a_short_list_that_is_known_is_not_read_again(tmp_path, monkeypatch):
+    make_group(tmp_path, "pod/a", {})
+    if (tmp_path / "pod").stat().st_nlink != 3:
+        pytest.skip("this file system does not count links of folders")
+    tree = CgroupTree(str(tmp_path))
+    assert tree.children("pod") == ["pod/a"]
+    monkeypatch.setattr("os.scandir", None)
+    assert tree.children("pod") == ["pod/a"]

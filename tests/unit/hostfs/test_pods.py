@@ -3,7 +3,7 @@
 import pytest
 
 from hostfs.cgroup import ROOT_GROUP, CgroupTree
-from hostfs.pods import PodGroup, find_pods_root, parse_pod_group
+from hostfs.pods import PodGroup, container_id, find_pods_root, parse_pod_group
 
 UID1 = "3f0c7b52-6a3e-4d0b-9a57-0d3c6a1f2e11"
 UID1_ = UID1.replace("-", "_")
@@ -122,6 +122,12 @@ def tree_of(*paths):
             f"system.slice/docker-{N1}.scope/{KUBELET_POD}",
             f"system.slice/docker-{N1}.scope/kubelet.slice/kubelet-kubepods.slice",
         ),
+        pytest.param(f"docker/{N1}/kubepods/burstable/pod{UID1}", f"docker/{N1}/kubepods", id="minikube_cgroupfs"),
+        pytest.param(
+            f"system.slice/docker-{N1}.scope/kubepods.slice/kubepods-pod{UID2_}.slice",
+            f"system.slice/docker-{N1}.scope/kubepods.slice",
+            id="minikube_systemd",
+        ),
     ],
 )
 def test_cg_02_the_pods_root_is_discovered(pod, root):
@@ -160,3 +166,30 @@ def test_cg_02_the_pods_root_is_found_in_a_real_folder(tmp_path):
     (tmp_path / KUBELET_POD).mkdir(parents=True)
     (tmp_path / "system.slice").mkdir()
     assert find_pods_root(ROOT_GROUP, CgroupTree(str(tmp_path)).children) == "kubelet.slice/kubelet-kubepods.slice"
+
+
+@pytest.mark.parametrize("running", ["kubepods", "kubepods.slice"])
+def test_cg_02_of_two_roots_with_pods_the_populated_one_is_the_root(running):
+    children = tree_of(f"kubepods/burstable/pod{UID1}", f"kubepods.slice/kubepods-pod{UID2_}.slice")
+    assert find_pods_root(ROOT_GROUP, children, lambda group: group == running) == running
+
+
+def test_cg_02_a_populated_root_without_a_pod_is_no_better_than_one_with_pods():
+    children = tree_of("kubepods/burstable", f"kubepods.slice/kubepods-pod{UID2_}.slice")
+    assert find_pods_root(ROOT_GROUP, children, lambda group: group == "kubepods") == "kubepods.slice"
+
+
+@pytest.mark.parametrize(
+    ("name", "container"),
+    [
+        (C1, C1),
+        (f"cri-containerd-{C1}.scope", C1),
+        (f"crio-{C1}.scope", C1),
+        (f"docker-{C1}.scope", C1),
+        (f"crio-conmon-{C1}.scope", None),
+        ("container", None),
+        (f"{C1}0", None),
+    ],
+)
+def test_a_containers_group_is_known_by_its_name(name, container):
+    assert container_id(name) == container

@@ -385,3 +385,34 @@ def test_a_class_of_which_more_pods_are_silent_after_than_before_has_lost_eviden
     was = state(classes={**state().classes, CRITICAL: class_state(latency=latency(silent_pods=before))})
     now = after(was, classes={**was.classes, CRITICAL: class_state(latency=latency(silent_pods=then))})
     assert reason(cycle(before=was, after=now)) == (f"lost_evidence: {CRITICAL}" if is_lost else None)
+
+
+# ---- an objective that pods bring with them ----
+
+
+@pytest.mark.parametrize(("then", "now"), [(0.1, 0.05), (0.05, 0.1), (0.1, None)])
+@pytest.mark.parametrize("name", [CRITICAL, DEFAULT])
+def test_two_looks_with_different_objectives_are_not_learned_from(then, now, name):
+    was = state(classes={**state().classes, name: class_state(objective_seconds=then)})
+    found = after(was, classes={**was.classes, name: class_state(objective_seconds=now)})
+    assert reason(cycle(before=was, after=found)) == f"objective_changed: {name}"
+
+
+def test_an_objective_that_is_the_same_in_both_looks_is_whatever_it_is():
+    was = state(classes={**state().classes, CRITICAL: class_state(objective_seconds=0.025)})
+    assert reason(cycle(before=was, after=after(was))) is None
+
+
+def test_where_pressure_judges_a_changed_objective_does_not_matter():
+    was = state(classes={**state().classes, CRITICAL: waiting(0.2, objective_seconds=0.1)})
+    now = after(was, classes={**was.classes, CRITICAL: waiting(0.2, objective_seconds=0.05)})
+    assert reason(cycle(before=was, after=now)) is None
+
+
+@pytest.mark.parametrize(("skip", "word"), [("exclusive_cpus", None), (None, "overridden")])
+def test_a_pod_that_is_not_steered_may_be_written_by_anybody(skip, word):
+    pods = (*state().pods, pod("pinned", CRITICAL, 100, skip=skip))
+    was = state(pods=pods)
+    now = after(was)
+    resized = msgspec.structs.replace(now, pods=(*now.pods, pod("pinned", CRITICAL, 200, skip=skip)))
+    assert reason(cycle(before=was, after=resized)) == word

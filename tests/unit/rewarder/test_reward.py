@@ -249,3 +249,10 @@ def test_the_throughput_of_two_classes_adds_up():
     classes = {**DEFAULT_CLASSES, "bulk": msgspec.structs.replace(DEFAULT_CLASSES[BATCH])}
     then = state(classes={BATCH: batch_state(cpu_cores=0.5), "bulk": batch_state(cpu_cores=0.25)})
     assert reward(state(), then, None, classes, WEIGHTS).terms["throughput"] == pytest.approx(0.375)
+
+
+def test_severity_is_measured_by_the_objective_that_the_state_shows():
+    """Four times a pod's own objective of 25 ms is what it misses, though the class may have 100 ms."""
+    assert severity(seen(0.1, None, objective_seconds=0.025), SPEC) == pytest.approx(0.4)
+    assert severity(seen(0.1, None, objective_seconds=None), SPEC) == 0.0
+    assert severity(seen(0.4, None, objective_seconds=None), SPEC) == pytest.approx(0.4)

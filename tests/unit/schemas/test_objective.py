@@ -137,10 +137,23 @@ def test_an_objective_is_missed_by_too_many_requests_or_else_by_the_p99(latency,
     assert not is_violated(seen(latency, pods=0), SPEC)
 
 
-def test_a_lower_bound_is_held_against_the_objective_that_is_configured_here():
-    bound = seen(Latency(p99_seconds=0.2, saturated=("p99",)), objective_seconds=0.1)
-    assert not is_violated(bound, ClassSettings(objective_p99_seconds=0.5))
-    assert not is_violated(bound, ONLY_CEILING)
+@pytest.mark.parametrize(("own", "violated"), [(0.1, True), (0.2, True), (0.3, False)])
+def test_a_class_is_held_against_the_objective_that_its_state_shows_and_not_the_one_that_is_configured_here(
+    own, violated
+):
+    bound = seen(Latency(p99_seconds=0.2, saturated=("p99",)), objective_seconds=own)
+    assert is_violated(bound, ClassSettings(objective_p99_seconds=0.5)) is violated
+    assert is_violated(bound, ClassSettings(objective_p99_seconds=0.05)) is violated
+    assert is_violated(bound, ONLY_CEILING) is violated
+    exact = seen(Latency(p99_seconds=0.25), objective_seconds=own)
+    assert is_violated(exact, ClassSettings(objective_p99_seconds=0.05)) is violated
+
+
+def test_where_the_state_shows_no_objective_the_configured_one_counts():
+    known = seen(Latency(p99_seconds=0.25), objective_seconds=None)
+    assert is_violated(known, ClassSettings(objective_p99_seconds=0.2))
+    assert not is_violated(known, ClassSettings(objective_p99_seconds=0.3))
+    assert not is_violated(known, ONLY_CEILING)
 
 
 @pytest.mark.parametrize(

@@ -16,4 +16,4 @@ class Writable:
         """Refused while the node can only be observed."""
         if situation.state.writable:
             return None
-        return Finding(self.name, "refuse", "weights cannot be written here: observe only")
+        return Finding(self.name, "refuse", "weights cannot be written now; the state's notes say why")
