@@ -48,6 +48,14 @@ class GuardConfig(Section, frozen=True, kw_only=True):
     cool_down_seconds: Seconds = 60.0
     """Seconds that the breaker stays open before one change is tried again."""
 
+    trial_seconds: Seconds = 60.0
+    """Seconds within which the one change that a half-open breaker lets through must show that nothing got worse. 60:
+    a dozen looks at the 5 s tick. Without evidence originals return and the breaker opens again."""
+
+    max_clock_skew_seconds: Seconds = 300.0
+    """Seconds that the time of an order which lets weights move may differ from the server's: older ones are replays.
+    300: what is usual between machines whose clocks are kept right. Orders to stand still are never too old."""
+
     blind_after_ticks: Annotated[float, Meta(ge=2.0, le=100.0)] = 6.0
     """Ticks without a fresh state after which originals are restored: weights that nobody watches are not left."""
 
