@@ -1,12 +1,12 @@
 """The mode in force: takes it up from the stream of orders at start, hears new orders, and obeys what is stored.
 
 An order to stand still is obeyed the moment it is heard. One that lets weights move is obeyed when the stream has it,
-and as the newest: what nobody could read later lets nothing move (docs/adr/0003-mode-from-the-audit.md).
+and as the newest: what nobody could read later lets nothing move (docs/adr/0003-mode-from-the-orders.md).
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
 from runtime.errors import BusError
 from runtime.lifecycle import Context
@@ -15,6 +15,7 @@ from runtime.streams import ORDERS
 from schemas.messages import Command, Mode
 from services.guard.core.mode_order import (
     STANDS_STILL,
+    Stored,
     in_force,
     is_again,
     key_of,
@@ -28,6 +29,9 @@ _AGAIN_AFTER = 150
 """Other orders after which the one that holds is said again, so that it stays among the recent ones."""
 
 _REMEMBERED = 1000
+_TRIES = 30
+"""How often what holds is given back to a stream that does not take it: for a minute after the bus was lost."""
+
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """How long the server may take to store what it has already handed on."""
 
@@ -42,6 +46,7 @@ class ModeOrders:
         self._mode: Mode = context.shared.mode
         self._known: OrderedDict[str, None] = OrderedDict()
         self._stop: Command | None = None  # the newest order to stand still that was heard and not yet found stored
+        self._held: Stored | None = None  # what holds, as the stream had it: said again where the stream has lost it
         self._since = 0  # other orders since the last one of a mode
         self._heard_of = context.messenger.reconnects
         self._waiting: set[asyncio.Task[None]] = set()
@@ -64,11 +69,12 @@ class ModeOrders:
         if reconnects == self._heard_of:
             return
         try:
-            self._obey_stored(await self._history(_RECENT), "mode_taken_up")
+            self._obey_stored(await self._far_enough(), "mode_taken_up")
         except BusError as error:  # asked again with the next state; until then the actuator holds what it heard
             self._context.log.warning("orders_unknown", detail=str(error))
             return
         self._heard_of = reconnects
+        self._start(self._give_back())
 
     async def hear(self, command: Command) -> bool:
         """One order off the wire; False if it was dropped as a duplicate."""
@@ -89,9 +95,7 @@ class ModeOrders:
             return True
         stop = self._stop
         if not await self._obey_if_stored(command, stop):
-            task = asyncio.create_task(self._obey_once_stored(command, stop))
-            self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
+            self._start(self._obey_once_stored(command, stop))
         return True
 
     async def stop(self) -> None:
@@ -99,6 +103,11 @@ class ModeOrders:
         for task in list(self._waiting):
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
 
     # ---- what is stored ----
 
@@ -145,6 +154,7 @@ class ModeOrders:
         held = in_force(orders, self._max_skew_seconds)
         if held is None or (self._stop is not None and held[0].mode not in STANDS_STILL):
             return
+        self._held = held
         self._since = next((age for age, dated in enumerate(reversed(orders)) if sets_mode(dated.message)), 0)
         self._change_to(held[0], event)
 
@@ -154,8 +164,24 @@ class ModeOrders:
         except BusError as error:  # with the next order
             self._context.log.warning("orders_unknown", detail=str(error))
 
+    async def _give_back(self) -> None:
+        """What holds here goes to a stream that never had it or has lost it: the server was full, or lost its store."""
+        for _ in range(_TRIES):
+            await self._context.clock.sleep(_PAUSES_SECONDS[-1])
+            try:
+                orders = await self._far_enough()
+                self._obey_stored(orders, "mode_taken_up")
+                if self._stop is not None:
+                    await self._context.messenger.send_stored(self._stop, ORDERS)
+                elif self._held is not None and in_force(orders, self._max_skew_seconds) is None:
+                    await self._context.messenger.send_stored(said_again(*self._held), ORDERS)
+            except BusError:
+                continue  # the streams may have to be made again first
+            return
+        self._context.log.warning("orders_unknown", detail=f"{ORDERS} does not take what holds: {self._mode}")
+
     async def _say_again_in_time(self, orders: Sequence[Dated[Command]]) -> None:
-        held = in_force(orders, self._max_skew_seconds)
+        held = in_force(orders, self._max_skew_seconds) or self._known_to_hold()
         if self._since < _AGAIN_AFTER or held is None or held[0].mode != self._mode:
             return
         try:
@@ -174,6 +200,12 @@ class ModeOrders:
 
     async def _history(self, limit: int) -> list[Dated[Command]]:
         return await self._context.messenger.dated_history(ORDERS, Command, limit)
+
+    def _known_to_hold(self) -> Stored | None:
+        """What holds by our own memory: a flood may have pushed it out of the stream before it was said again."""
+        if self._stop is None:
+            return self._held
+        return self._stop, min(self._stop.at, self._context.clock.now_ns())
 
     # ---- the mode ----
 
