@@ -123,12 +123,12 @@ async def ensure_streams(js: JetStreamContext, timeout_seconds: float = 10.0) ->
     except APIError as error:
         raise BusError(
             f"streams: the server refused: {error.description or error}; "
-            f"check JetStream's storage limits and this account's permissions"
+            f"check JetStream's storage limits and what this credential may do (`trimtab creds show DIR`)"
         ) from error
     except (TimeoutError, Error, OSError) as error:
         raise BusError(
             f"streams: no answer from JetStream ({type(error).__name__}); start the server with JetStream (-js), "
-            f"and allow this account $JS.API.>"
+            f"where it has users, set bus.declare_streams: false and let `trimtab creds declare DIR` make the streams"
         ) from error
 
 

@@ -1,6 +1,7 @@
 """The guard's own settings; the limits of weights are shared with the decider (`weights:`)."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -8,6 +9,15 @@ from msgspec import Meta
 from schemas.messages import Weights
 from schemas.settings import Ratio, Seconds, Section, SettingsError, Shared
 from services.guard.core.rules import ALWAYS_ENFORCED, WATCHABLE
+
+_A_MODE: Final = "a mode is ordered and no rule; to only watch everything, use mode shadow"
+_NO_RULES: Final[Mapping[str, str]] = {
+    "breaker": "it is no rule: after repeated rollbacks it refuses every change, whatever the rules say",
+    "mode": _A_MODE,
+    "shadow": _A_MODE,
+    "active": _A_MODE,
+}
+"""What verdicts and settings speak of beside the rules, and why it cannot be watched."""
 
 
 class GuardConfig(Section, frozen=True, kw_only=True):
@@ -90,11 +100,13 @@ class GuardConfig(Section, frozen=True, kw_only=True):
             )
 
     def _check_watch(self) -> None:
+        those = f"those to watch are {', '.join(WATCHABLE)}"
         for name in self.watch:
-            if name in ALWAYS_ENFORCED:
-                raise SettingsError(f"guard.watch: {name!r} cannot be watched: {ALWAYS_ENFORCED[name]}")
+            why_not = ALWAYS_ENFORCED.get(name) or _NO_RULES.get(name)
+            if why_not is not None:
+                raise SettingsError(f"guard.watch: {name!r} cannot be watched: {why_not}; {those}")
             if name not in WATCHABLE:
-                raise SettingsError(f"guard.watch: no rule {name!r}; those to watch are {', '.join(WATCHABLE)}")
+                raise SettingsError(f"guard.watch: no rule {name!r}; {those}")
 
     def _check_profiles(self, shared: Shared) -> None:
         low, high = shared.weights.min_weight, shared.weights.max_weight
