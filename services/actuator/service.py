@@ -319,6 +319,8 @@ class ActuatorService:
         failed = [write.group for write in writes if write.result == "failed"]
         now = self._context.clock.monotonic()
         self._restore_again_at = now + self._config.dead_man_seconds if failed else None
+        if writes and not failed and self._roots.read_only is None:
+            self._say_writable(None)  # what was refused before is taken again
         self._metrics.restores.labels(label).inc()
         self._context.log.info("restored", why=label, groups=len(writes), failed=len(failed))
         return writes
