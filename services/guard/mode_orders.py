@@ -160,7 +160,9 @@ class ModeOrders:
 
     async def _say_again(self) -> None:
         try:
-            await self._say_again_in_time(await self._far_enough())
+            orders = await self._far_enough()
+            self._obey_stored(orders, "mode_changed", heard=0)  # so many at once may have cost one that was not heard
+            await self._say_again_in_time(orders)
         except BusError as error:  # with the next order
             self._context.log.warning("orders_unknown", detail=str(error))
 
