@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from runtime.clock import Clock, SystemClock
 from runtime.config import LIFELINE, Config, describe, load
@@ -142,7 +142,11 @@ async def _live(definition: ServiceDefinition, config: Config, port: int) -> Non
     await http.start(config.http.host, port)
     try:
         bus = await _connect(
-            config, f"trimtab-{definition.name}-{shared.node}", bus_ear(metrics, health, log, lost), stop
+            config,
+            f"trimtab-{definition.name}-{shared.node}",
+            bus_ear(metrics, health, log, lost),
+            stop,
+            lambda: health.beat(clock.monotonic()),
         )
     except BaseException:
         await http.close()
@@ -171,11 +175,16 @@ async def _live(definition: ServiceDefinition, config: Config, port: int) -> Non
         log.info("stopped")
 
 
-async def _connect(config: Config, name: str, on_bus: EventHandler, stop: asyncio.Event) -> NatsBus | None:
-    """The bus, or None when a signal came first."""
+async def _connect(
+    config: Config, name: str, on_bus: EventHandler, stop: asyncio.Event, beat: Callable[[], None]
+) -> NatsBus | None:
+    """The bus, or None when a signal came first. `beat` is called while it waits: who waits for the bus is alive."""
     connecting = asyncio.create_task(connect(config.bus, name, on_bus))
     stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({connecting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    done: set[asyncio.Future[Any]] = set()
+    while not done:
+        beat()
+        done, _ = await asyncio.wait({connecting, stopped}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     if connecting.done():
         return connecting.result()
