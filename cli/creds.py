@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from cli.certificates import Pair, check_host, make_ca, make_server
-from cli.server_files import ACCESS, PORT, SERVER, access_text, server_text
+from cli.server_files import ACCESS, PORT, SERVER, TLS, access_text, server_text, tls_folder_in
 from cli.tail import add_bus_flags, bus_settings
 from runtime.access import ADMIN, PEOPLE, Access, access_of
 from runtime.errors import ConfigError
@@ -24,7 +24,7 @@ from schemas.subjects import SERVICES, node_name, node_token
 
 _SEED: Final = ".seed"
 _CA: Final = ("ca.pem", "ca.key")
-_TLS: Final = (*_CA, "server.pem", "server.key")
+_TLS: Final = (*_CA, *TLS)
 _LOOPBACK: Final = "127.0.0.1"
 _ALWAYS: Final = ("localhost", _LOOPBACK, "::1")
 """Names that every server certificate bears."""
@@ -216,19 +216,34 @@ def run_show(args: argparse.Namespace) -> int:
     else:
         items = [_item(credential) for credential in credentials]
         print(json.dumps(items, indent=2) if args.output == "json" else "\n".join(map(json.dumps, items)))
+    return _compare(folder, credentials)
+
+
+def _compare(folder: Path, credentials: list[Credential]) -> int:
+    """Says where the server's configuration is another than these credentials ask for, which is 1, and where it only
+    looks for the server's certificate in a folder that is not here: that may be right where the server runs.
+    """
     users = [(credential.access, credential.public_key) for credential in credentials]
-    made = {access_text(users, tls) for tls in (folder, None)}
     try:
-        is_current = (folder / ACCESS).read_text(encoding="utf-8") in made
-    except OSError:
-        is_current = False
-    if not is_current:
+        text = (folder / ACCESS).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    tls_folder = tls_folder_in(text)
+    anew = f"`trimtab creds init {folder} --keep-keys`, with the flags of before, makes it anew"
+    if text != access_text(users, tls_folder):
         print(
-            f"trimtab creds show: {folder / ACCESS} says something else; `trimtab creds init {folder} --keep-keys` "
-            f"makes it anew, then have the server reload",
+            f"trimtab creds show: {folder / ACCESS} says something else; {anew}, then have the server reload",
             file=sys.stderr,
         )
-    return 0 if is_current else 1
+        return 1
+    missing = [] if tls_folder is None else [str(path) for name in TLS if not os.path.exists(path := tls_folder / name)]
+    if missing:
+        print(
+            f"trimtab creds show: {folder / ACCESS} is right but for its place: it names {' and '.join(missing)}, not "
+            f"to be found here; if the server runs on this machine, {anew}",
+            file=sys.stderr,
+        )
+    return 0
 
 
 def _item(credential: Credential) -> dict[str, object]:

@@ -7,7 +7,7 @@ from cli.orders import Wish, add_order_flags, run_order
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The verb's flags."""
-    parser.add_argument("reason", help="why, for the audit")
+    parser.add_argument("reason", nargs="?", help="why, for the audit")
     add_order_flags(parser)
     parser.set_defaults(run=run)
 

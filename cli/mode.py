@@ -6,7 +6,9 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.orders import LISTEN_SECONDS, MODES, Desk, Wish, add_order_flags, desk, node_of, run_order, show_rows
+from cli.order_desk import LISTEN_SECONDS, Desk, desk
+from cli.order_view import show_rows
+from cli.orders import MODES, Wish, add_order_flags, node_of, run_order
 from cli.tail import bus_settings
 from runtime.errors import ConfigError, TrimtabError
 
@@ -14,7 +16,7 @@ from runtime.errors import ConfigError, TrimtabError
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The verb's flags."""
     parser.add_argument("mode", nargs="?", choices=MODES, help="the mode to order; left out: show what is in force")
-    parser.add_argument("--reason", metavar="TEXT", help="why, for the audit")
+    parser.add_argument("--reason", metavar="TEXT", help="why, for the audit; `active` and `canary` take one")
     add_order_flags(parser)
     parser.set_defaults(run=run)
 
@@ -22,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Shows (1 if a node's guard is not heard), or orders (1 if the mode is not seen in force)."""
     if args.mode is not None:
-        return run_order(args, "mode", Wish(args.mode, args.reason or "none given", args.by))
+        return run_order(args, "mode", Wish(args.mode, args.reason, args.by))
     for flag, given in (("--reason", args.reason is not None), ("--dry-run", args.dry_run)):
         if given:
             raise ConfigError(f"flag {flag}: there is no order to give; name a mode ({', '.join(MODES)})")

@@ -1,6 +1,7 @@
 """The configuration of a nats-server with one user per credential, as text."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,7 @@ from runtime.access import Access
 
 ACCESS: Final = "access.conf"
 SERVER: Final = "nats-server.conf"
+CERTIFICATE, KEY = TLS = ("server.pem", "server.key")
 PORT: Final = 4222
 
 
@@ -21,8 +23,8 @@ def access_text(users: Iterable[tuple[Access, str]], tls_folder: Path | None) ->
     if tls_folder is not None:
         lines += [
             "tls {",
-            f"  cert_file: {json.dumps(str(tls_folder / 'server.pem'))}",
-            f"  key_file: {json.dumps(str(tls_folder / 'server.key'))}",
+            f"  cert_file: {json.dumps(str(tls_folder / CERTIFICATE))}",
+            f"  key_file: {json.dumps(str(tls_folder / KEY))}",
             '  min_version: "1.2"',
             "  timeout: 5",
             "}",
@@ -40,6 +42,15 @@ def access_text(users: Iterable[tuple[Access, str]], tls_folder: Path | None) ->
             "    }",
         ]
     return "\n".join([*lines, "  ]", "}", ""])
+
+
+def tls_folder_in(text: str) -> Path | None:
+    """The folder that an `access_text` was made with; None where it was made without TLS. It stays when files move."""
+    found = re.search(r'^  cert_file: ("(?:[^"\\]|\\.)*")$', text, re.MULTILINE)
+    try:
+        return None if found is None else Path(json.loads(found[1])).parent
+    except ValueError:  # the server knows escapes that we never write
+        return None
 
 
 def _allow(what: str, subjects: Sequence[str]) -> list[str]:

@@ -3,27 +3,18 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Sequence
 
-from cli.orders import (
-    LISTEN_SECONDS,
-    MODES,
-    Desk,
-    Effect,
-    Wish,
-    add_order_flags,
-    desk,
-    mode_before_freeze,
-    node_of,
-    show,
-    show_dry,
-)
+from cli.order_desk import LISTEN_SECONDS, Desk, Effect, desk
+from cli.order_view import show, show_dry
+from cli.orders import MODES, Wish, add_order_flags, mode_before_freeze, node_of
 from cli.tail import bus_settings
 from schemas.messages import Command, Mode
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The verb's flags."""
-    parser.add_argument("reason", nargs="?", default="thawed", help="why, for the audit")
+    parser.add_argument("reason", nargs="?", help="why, for the audit; back to `active` or `canary` takes one")
     parser.add_argument(
         "--to", choices=[mode for mode in MODES if mode != "frozen"], help="the mode (default: that before the freeze)"
     )
@@ -33,12 +24,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Orders the mode of before; 0 if it is in force or nothing was frozen, else 1."""
-    _wish(args, "shadow").order("checked-before-anything-is-sent")
+    Wish(args.to or "shadow", args.reason, args.by).order("checked-before-anything-is-sent")
     return asyncio.run(_thaw(args))
-
-
-def _wish(args: argparse.Namespace, before: Mode) -> Wish:
-    return Wish(args.to or before, args.reason, args.by)
 
 
 async def _thaw(args: argparse.Namespace) -> int:
@@ -49,19 +36,26 @@ async def _thaw(args: argparse.Namespace) -> int:
         else:
             nodes = [node]
             await made.ear.until(lambda: node in made.ear.modes, LISTEN_SECONDS)
-        orders: list[Command] = []
-        for node in nodes:
-            history = [order for order, _ in await made.orders(node)]
-            order = _wish(args, mode_before_freeze(history)).order(node)
-            if made.ear.modes.get(node) == "frozen" or (history and history[-1].mode == "frozen"):
-                orders.append(order)
-            else:
-                _say_not_frozen(made, node)
+        orders = await thawing(made, nodes, args.to, args.reason, args.by)
         if args.dry_run:
             show_dry(orders, args.output)
             return 0
         effects: list[Effect] = await made.give(orders, args.wait)
     return show(effects, args.output, "thaw")
+
+
+async def thawing(made: Desk, nodes: Sequence[str], to: Mode | None, reason: str | None, by: str) -> list[Command]:
+    """The orders that thaw those nodes that are frozen; of the others it is said that they are not. Raises ConfigError
+    where one would let weights move and nobody says why.
+    """
+    orders = []
+    for node in nodes:
+        history = [order for order, _ in await made.orders(node)]
+        if made.ear.modes.get(node) == "frozen" or (history and history[-1].mode == "frozen"):
+            orders.append(Wish(to or mode_before_freeze(history), reason, by).order(node))
+        else:
+            _say_not_frozen(made, node)
+    return orders
 
 
 def _say_not_frozen(made: Desk, node: str) -> None:

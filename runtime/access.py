@@ -9,7 +9,7 @@ part of the subject of the request that makes it: `$JS.API.CONSUMER.CREATE.<stre
 from dataclasses import dataclass
 from typing import Final
 
-from runtime.streams import AUDIT, STATE
+from runtime.streams import AUDIT, ORDERS, STATE
 from schemas.subjects import ROOT, SERVICES, node_token
 
 EVERY_NODE: Final = "*"
@@ -63,7 +63,7 @@ def access_of(role: str, node: str | None = None) -> Access:
     elif role == OPERATOR:
         publish, subscribe = _operator(token)
     elif role == AUDITOR:
-        publish = (*_gets(STATE, AUDIT, _MODE_STREAM), *_reports(STATE, AUDIT, _MODE_STREAM))
+        publish = (*_gets(STATE, AUDIT, ORDERS, _MODE_STREAM), *_reports(STATE, AUDIT, ORDERS, _MODE_STREAM))
         subscribe = _hears_all(token)
     elif role == ADMIN:
         publish, subscribe = (f"{_API}.>",), ()
@@ -86,8 +86,9 @@ def _service(role: str, node: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         publish += _consumes(AUDIT, f"{ROOT}.reward.{node}")
         publish.append(f"$JS.ACK.{AUDIT}.{'*' if node == EVERY_NODE else f'trimtab-decider-{node}'}.>")
     elif role == "guard":
-        publish += _consumes(AUDIT, f"{ROOT}.command.{node}", f"{ROOT}.verdict.{node}")
-        publish.append(f"{_API}.STREAM.MSG.GET.{AUDIT}")  # when the oldest order was stored
+        publish += _consumes(AUDIT, f"{ROOT}.verdict.{node}")
+        publish += _consumes(ORDERS, f"{ROOT}.command.{node}")
+        publish.append(f"{_API}.STREAM.MSG.GET.{ORDERS}")  # when the oldest order was stored
         publish += _consumes(_MODE_STREAM, f"$KV.{MODE_BUCKET}.{node}")
     elif role == "actuator":
         subscribe.append(f"{ROOT}.heartbeat.guard.{node}")
@@ -100,8 +101,9 @@ def _operator(node: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     publish = (
         f"{ROOT}.command.{node}",
         f"$KV.{MODE_BUCKET}.{node}",
-        *_gets(STATE, AUDIT, _MODE_STREAM),
-        *_consumes(AUDIT, f"{ROOT}.command.{node}", f"{ROOT}.actuation.{node}"),
+        *_gets(STATE, AUDIT, ORDERS, _MODE_STREAM),
+        *_consumes(ORDERS, f"{ROOT}.command.{node}"),
+        *_consumes(AUDIT, f"{ROOT}.actuation.{node}"),
     )
     return tuple(dict.fromkeys(publish)), _hears_all(node)
 

@@ -5,7 +5,17 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from schemas.subjects import ROOT
+
+WHO_MAY: Final = "`trimtab creds show DIR` lists what each credential may do"
+"""The way out where a permission may be what is missing."""
+
 _NOT_PERMITTED: Final = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]+)", re.IGNORECASE)
+_OF_ORDERS: Final = re.compile(
+    rf"publish to (?:\S*\.)?(?:{re.escape(ROOT)}\.command\.|\$kv\.trimtab-mode\.|stream\.info\.trimtab_orders$)",
+    re.IGNORECASE,
+)
+"""To give orders, by message or by entry, and to read those that were given."""
 _MOST: Final = 100
 """Refusals told in the life of one connection; a subject may hold a random part, so there is no end to them."""
 
@@ -15,7 +25,7 @@ class Refusals:
 
     def __init__(self, on_event: Callable[[str, str], None]) -> None:
         self._on_event = on_event
-        self._told: set[str] = set()
+        self._told: dict[str, str] = {}  # by what: to which subject
         self.first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def take(self, error: Exception) -> bool:
@@ -25,12 +35,23 @@ class Refusals:
             return False
         what = f"this credential may not {'publish' if found[1].lower() == 'publish' else 'subscribe'} to {found[2]}"
         if what not in self._told and len(self._told) < _MOST:
-            self._told.add(what)
-            self._on_event("refused", f"{what}; see the permissions of its user in the server's configuration")
+            self._told[what] = found[2].lower()
+            self._on_event("refused", f"{what}; {way_out(what)}")
         if not self.first.done():
             self.first.set_result(what)
         return True
 
+    def about(self, is_meant: Callable[[str], bool]) -> str | None:
+        """What was refused on such a subject, in small letters as nats-py tells it, and what helps; None if nothing."""
+        return next((f"{what}; {way_out(what)}" for what, subject in self._told.items() if is_meant(subject)), None)
+
     def forget(self) -> None:
         """After a reconnect the server may have other permissions."""
         self._told.clear()
+
+
+def way_out(refused: str) -> str:
+    """What helps who was refused that: for orders, whose they are to give."""
+    if _OF_ORDERS.search(refused):
+        return f"orders are given with the operator's credential (operator.seed), by the guard with its own; {WHO_MAY}"
+    return WHO_MAY

@@ -6,13 +6,15 @@ inherited pipe, see runtime/config.py) ends the process in the same way when its
 
 import asyncio
 import contextlib
+import math
 import os
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from runtime.clock import Clock, SystemClock
 from runtime.config import LIFELINE, Config, describe, load
@@ -30,6 +32,7 @@ from schemas.messages import Heartbeat, Mode
 from schemas.settings import Section, Shared
 
 STOP_SECONDS = 10.0
+_QUIET_SECONDS = 10.0
 _COUNTED = {"slow_consumer": "overflow", "handler_failed": "handler_failed", "replayed": "replayed"}
 
 
@@ -139,7 +142,11 @@ async def _live(definition: ServiceDefinition, config: Config, port: int) -> Non
     await http.start(config.http.host, port)
     try:
         bus = await _connect(
-            config, f"trimtab-{definition.name}-{shared.node}", _bus_ear(metrics, health, log, lost), stop
+            config,
+            f"trimtab-{definition.name}-{shared.node}",
+            bus_ear(metrics, health, log, lost),
+            stop,
+            lambda: health.beat(clock.monotonic()),
         )
     except BaseException:
         await http.close()
@@ -168,11 +175,16 @@ async def _live(definition: ServiceDefinition, config: Config, port: int) -> Non
         log.info("stopped")
 
 
-async def _connect(config: Config, name: str, on_bus: EventHandler, stop: asyncio.Event) -> NatsBus | None:
-    """The bus, or None when a signal came first."""
+async def _connect(
+    config: Config, name: str, on_bus: EventHandler, stop: asyncio.Event, beat: Callable[[], None]
+) -> NatsBus | None:
+    """The bus, or None when a signal came first. `beat` is called while it waits: who waits for the bus is alive."""
     connecting = asyncio.create_task(connect(config.bus, name, on_bus))
     stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait({connecting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    done: set[asyncio.Future[Any]] = set()
+    while not done:
+        beat()
+        done, _ = await asyncio.wait({connecting, stopped}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
     if connecting.done():
         return connecting.result()
@@ -182,8 +194,17 @@ async def _connect(config: Config, name: str, on_bus: EventHandler, stop: asynci
     return None
 
 
-def _bus_ear(metrics: CommonMetrics, health: Health, log: Log, lost: "asyncio.Future[None]") -> EventHandler:
-    """What the bus reports, as health, metrics and log; `lost` fails when the bus will not come back."""
+def bus_ear(
+    metrics: CommonMetrics,
+    health: Health,
+    log: Log,
+    lost: "asyncio.Future[None]",
+    monotonic: Callable[[], float] = time.monotonic,
+) -> EventHandler:
+    """What the bus reports, as health, metrics and log; `lost` fails when the bus will not come back. What is counted
+    is logged once in ten seconds: a flood would fill the disk with lines that all say the same.
+    """
+    told_at: dict[str, float] = {}
 
     def on_bus(event: str, detail: str) -> None:
         connected = event in ("connected", "reconnected")
@@ -194,6 +215,9 @@ def _bus_ear(metrics: CommonMetrics, health: Health, log: Log, lost: "asyncio.Fu
             metrics.reconnects.inc()
         if event in _COUNTED:
             metrics.dropped.labels("any", _COUNTED[event]).inc()
+            if monotonic() - told_at.get(event, -math.inf) < _QUIET_SECONDS:
+                return
+            told_at[event] = monotonic()
         if event == "closed" and not lost.done():
             lost.set_exception(BusUnreachable(f"bus.url: the server ended the connection for good: {detail}"))
         (log.info if connected else log.warning)(f"bus_{event}", detail=detail)

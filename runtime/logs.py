@@ -86,12 +86,6 @@ def set_up(settings: LogSettings, stream: TextIO | None = None) -> None:
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.getLogger("nats").setLevel(logging.CRITICAL)  # its connection troubles reach us by callback, once
     logging.getLogger("asyncio").setLevel(logging.WARNING)
-    logging.getLogger("asyncio").addFilter(_is_worth_saying)
-
-
-def _is_worth_saying(record: logging.LogRecord) -> bool:
-    """Asyncio warns of what nats-py's protocol returns whenever a TLS connection ends: nothing that anyone can mend."""
-    return not record.getMessage().startswith("returning true from eof_received()")
 
 
 def get_log(service: str, **fields: object) -> Log:

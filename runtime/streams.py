@@ -15,6 +15,7 @@ from schemas.version import SCHEMA_VERSION
 
 STATE: Final = "TRIMTAB_STATE"
 AUDIT: Final = "TRIMTAB_AUDIT"
+ORDERS: Final = "TRIMTAB_ORDERS"
 _DAY: Final = 86_400.0
 _GIB: Final = 1 << 30
 _PAUSES_SECONDS: Final = (0.1, 0.2, 0.4, 0.8)
@@ -22,7 +23,10 @@ _PAUSES_SECONDS: Final = (0.1, 0.2, 0.4, 0.8)
 
 @dataclass(frozen=True)
 class Stream:
-    """One stream: what it captures and how long it keeps it. `append_only` denies delete and purge for good."""
+    """One stream: what it captures and how long it keeps it. An age of 0 is no limit, and so are -1 bytes;
+    `max_per_subject` is how many messages it keeps of each node and kind, -1 for all. `append_only` denies delete and
+    purge for good.
+    """
 
     name: str
     kinds: tuple[str, ...]
@@ -30,6 +34,7 @@ class Stream:
     max_bytes: int
     description: str
     append_only: bool = False
+    max_per_subject: int = -1
 
     def config(self) -> StreamConfig:
         """The declaration for the server."""
@@ -39,6 +44,7 @@ class Stream:
             subjects=[f"{ROOT}.{kind}.*" for kind in self.kinds],
             max_age=self.max_age_seconds,
             max_bytes=self.max_bytes,
+            max_msgs_per_subject=self.max_per_subject,
             storage=StorageType.FILE,
             compression=StoreCompression.S2,
             discard=DiscardPolicy.OLD,
@@ -53,11 +59,20 @@ STREAMS: Final = (
     Stream(STATE, ("state",), 7 * _DAY, _GIB, "What collectors saw"),
     Stream(
         AUDIT,
-        ("action", "verdict", "actuation", "reward", "command"),
+        ("action", "verdict", "actuation", "reward"),
         90 * _DAY,
         2 * _GIB,
         "What was proposed, judged, done and learned",
         append_only=True,
+    ),
+    Stream(  # after the audit, which had the orders once: a subject has one stream
+        ORDERS,
+        ("command",),
+        0.0,
+        -1,
+        "Who ordered what, and why: a mode holds until another one is ordered, however long ago that was",
+        append_only=True,
+        max_per_subject=10_000,
     ),
 )
 KEY_VALUES: Final = {
@@ -72,6 +87,7 @@ def _differs(wanted: StreamConfig, found: StreamConfig) -> bool:
         sorted(wanted.subjects or []) != sorted(found.subjects or [])
         or wanted.max_age != found.max_age
         or wanted.max_bytes != found.max_bytes
+        or wanted.max_msgs_per_subject != found.max_msgs_per_subject
         or bool(wanted.deny_delete) > bool(found.deny_delete)
         or bool(wanted.deny_purge) > bool(found.deny_purge)
     )
@@ -90,6 +106,7 @@ async def _ensure_stream(js: JetStreamContext, stream: Stream) -> None:
                 subjects=wanted.subjects,
                 max_age=wanted.max_age,
                 max_bytes=wanted.max_bytes,
+                max_msgs_per_subject=wanted.max_msgs_per_subject,
                 deny_delete=wanted.deny_delete,
                 deny_purge=wanted.deny_purge,
             )
@@ -106,12 +123,12 @@ async def ensure_streams(js: JetStreamContext, timeout_seconds: float = 10.0) ->
     except APIError as error:
         raise BusError(
             f"streams: the server refused: {error.description or error}; "
-            f"check JetStream's storage limits and this account's permissions"
+            f"check JetStream's storage limits and what this credential may do (`trimtab creds show DIR`)"
         ) from error
     except (TimeoutError, Error, OSError) as error:
         raise BusError(
             f"streams: no answer from JetStream ({type(error).__name__}); start the server with JetStream (-js), "
-            f"and allow this account $JS.API.>"
+            f"where it has users, set bus.declare_streams: false and let `trimtab creds declare DIR` make the streams"
         ) from error
 
 

@@ -26,6 +26,9 @@ GUARD, RULES, ACTUATOR = "services/guard/service.py", "services/guard/core/rules
 WEIGHTS, LEDGER = "services/actuator/weights.py", "services/actuator/core/ledger.py"
 WRITER, FORMAT = "services/actuator/cgroup_writer.py", "services/actuator/core/journal_format.py"
 MESSENGER, CODEC = "runtime/messenger.py", "schemas/codec.py"
+MODE_ORDERS, MODE_ORDER = "services/guard/mode_orders.py", "services/guard/core/mode_order.py"
+AFTERMATH, BREAKER = "services/guard/aftermath.py", "services/guard/core/breaker.py"
+JOURNAL = "services/actuator/journal.py"
 
 _OF_RULES, _OF_VERDICTS = "tests/unit/guard/test_rules.py::test_", "tests/unit/guard/test_service_verdicts.py::test_"
 _OF_MODES, _OF_ACTUATOR = "tests/unit/guard/test_service_modes.py::test_", "tests/unit/actuator/test_service.py::test_"
@@ -36,6 +39,11 @@ _OF_WEIGHTS, _OF_WRITER = (
 )
 _OF_JOURNAL, _OF_CODEC = "tests/unit/actuator/test_journal.py::test_", "tests/unit/schemas/test_codec.py::test_"
 _OF_MESSENGER = "tests/unit/runtime/test_messenger.py::test_"
+_OF_HALF_OPEN = "tests/unit/guard/test_service_half_open.py::test_"
+_OF_RESTARTS = "tests/unit/guard/test_service_breaker_restart.py::test_"
+_OF_BREAKER = "tests/unit/guard/test_breaker.py::test_"
+_OF_GIVEN_BACK = "tests/unit/guard/test_service_orders_given_back.py::test_"
+_OF_ORDERS, _OF_ORDER = "tests/unit/guard/test_service_orders.py::test_", "tests/unit/guard/test_mode_order.py::test_"
 
 
 @dataclass(frozen=True)
@@ -291,6 +299,30 @@ MUTANTS: Final = (
     ),
     Mutant(
         "I4",
+        "readiness says that originals are lost",
+        ACTUATOR,
+        'self._context.health.require("originals", lost)',
+        "pass",
+        (_OF_WAYS_BACK + "a_damaged_journal_is_no_readiness_until_somebody_has_looked",),
+    ),
+    Mutant(
+        "I4",
+        "journal: what was set aside is not written over",
+        JOURNAL,
+        "while found.exists() and number < _MOST_ASIDE:",
+        "while False:",
+        (_OF_JOURNAL + "what_was_set_aside_once_is_never_written_over_by_a_second_damage",),
+    ),
+    Mutant(
+        "I4",
+        "journal: one of another boot is not damaged",
+        JOURNAL,
+        "outlived = isinstance(error, JournalOutlived)",
+        "outlived = False",
+        (_OF_WAYS_BACK + "a_journal_of_another_boot_loses_nothing",),
+    ),
+    Mutant(
+        "I4",
         "writer: the same group, not one of its name",
         WRITER,
         "if os.fstat(folder).st_ino != identity:",
@@ -445,6 +477,281 @@ MUTANTS: Final = (
         "if False:",
         (_OF_ACTUATOR + "i8_an_order_to_stand_still_that_the_guard_missed_is_kept_until_it_shows_or_is_lifted",),
     ),
+    Mutant(
+        "breaker",
+        "repeated rollbacks open it",
+        BREAKER,
+        "if again or (self._opened_at is None and len(self._rollbacks) >= self.rollbacks_to_open):",
+        "if again:",
+        (_OF_BREAKER + "it_opens_with_the_nth_rollback_and_says_so_once",),
+    ),
+    Mutant(
+        "breaker",
+        "a trial that got worse opens it again",
+        BREAKER,
+        "if again or (",
+        "if (",
+        (_OF_HALF_OPEN + "a_later_look_that_shows_it_got_worse_takes_it_back_and_opens_it_again",),
+    ),
+    Mutant(
+        "breaker",
+        "nothing is tried while it is open",
+        BREAKER,
+        "if left > 0:",
+        "if False:",
+        (
+            _OF_RESTARTS + "open_it_stays_so_for_the_time_that_is_left",
+            _OF_HALF_OPEN + "a_change_that_nothing_becomes_known_of_is_taken_back_and_it_opens_again",
+        ),
+    ),
+    Mutant(
+        "breaker",
+        "half open it lets one change through",
+        BREAKER,
+        """if self._tried_at is not None:
+            return "the breaker is half open""",
+        """if False:
+            return "the breaker is half open""",
+        (_OF_HALF_OPEN + "one_change_goes_through_however_long_nothing_is_known_of_it",),
+    ),
+    Mutant(
+        "breaker",
+        "the one change is for the canary's pods",
+        GUARD,
+        'if self.mode != "active" or self._aftermath.breaker.state(',
+        "if True or self._aftermath.breaker.state(",
+        (_OF_HALF_OPEN + "the_one_change_is_for_the_canary_s_pods_alone",),
+    ),
+    Mutant(
+        "breaker",
+        "what is not known yet does not end the trial",
+        AFTERMATH,
+        'if evidence == "unknown" and cycle is self._trial:',
+        "if False:",
+        (
+            _OF_HALF_OPEN + "a_change_that_nothing_becomes_known_of_is_taken_back_and_it_opens_again",
+            _OF_HALF_OPEN + "evidence_that_comes_later_closes_it",
+        ),
+    ),
+    Mutant(
+        "breaker",
+        "the change under trial is judged by later looks",
+        AFTERMATH,
+        'if trial.applied and evidence != "unknown":',
+        "if False:",
+        (
+            _OF_HALF_OPEN + "evidence_that_comes_later_closes_it",
+            _OF_HALF_OPEN + "a_later_look_that_shows_it_got_worse_takes_it_back_and_opens_it_again",
+        ),
+    ),
+    Mutant(
+        "breaker",
+        "a change of which nothing was heard is no success",
+        AFTERMATH,
+        'if trial.applied and evidence != "unknown":',
+        'if evidence != "unknown":',
+        (_OF_HALF_OPEN + "a_change_whose_actuation_is_never_heard_of_is_no_success",),
+    ),
+    Mutant(
+        "breaker",
+        "a trial without evidence is given up",
+        AFTERMATH,
+        "if self.breaker.gives_up(self._now()):",
+        "if False:",
+        (
+            _OF_HALF_OPEN + "a_change_that_nothing_becomes_known_of_is_taken_back_and_it_opens_again",
+            _OF_HALF_OPEN + "a_change_whose_actuation_is_never_heard_of_is_no_success",
+        ),
+    ),
+    Mutant(
+        "breaker",
+        "it stays open over a restart",
+        AFTERMATH,
+        "opened_at = None if past.opened is None else now - past.opened",
+        "opened_at = None",
+        (_OF_RESTARTS + "half_open_it_tries_one_change_however_long_ago_it_opened",),
+    ),
+    Mutant(
+        "breaker",
+        "a start while it is half open takes all back",
+        AFTERMATH,
+        'if self.breaker.state(now) == "half_open":',
+        "if False:",
+        (_OF_RESTARTS + "killed_with_a_change_under_trial_it_takes_that_back_and_tries_another_one",),
+    ),
+    Mutant(
+        "orders",
+        "guard: to stand still is obeyed when it is heard",
+        MODE_ORDERS,
+        """if command.mode in STANDS_STILL:
+            self._remember""",
+        """if False:
+            self._remember""",
+        (_OF_ORDERS + "an_order_to_stand_still_is_obeyed_though_the_store_is_full",),
+    ),
+    Mutant(
+        "orders",
+        "guard: to move is obeyed when it is stored",
+        MODE_ORDERS,
+        "if not await self._obey_if_stored(command, stop):",
+        'self._change_to(command, "mode_changed")\n        if not await self._obey_if_stored(command, stop):',
+        (
+            _OF_ORDERS + "an_order_to_move_is_obeyed_when_it_is_stored_and_not_before",
+            _OF_ORDERS + "an_order_to_move_that_is_never_stored_is_never_obeyed",
+            _OF_ORDERS + "an_order_to_move_under_a_message_id_that_keeps_it_out_of_the_store_is_not_obeyed",
+        ),
+    ),
+    Mutant(
+        "orders",
+        "guard: no order to move lifts a later stop",
+        MODE_ORDERS,
+        "elif self._stop is stop:",
+        "else:",
+        (_OF_ORDERS + "an_order_to_move_that_is_stored_late_does_not_lift_a_stop_that_came_after_it",),
+    ),
+    Mutant(
+        "orders",
+        "guard: a stop that was not stored holds as well",
+        MODE_ORDERS,
+        "if held is None or (self._stop is not None and held[0].mode not in STANDS_STILL):",
+        "if held is None:",
+        (_OF_ORDERS + "a_stop_that_was_never_stored_is_not_lifted_by_an_older_order_that_was",),
+    ),
+    Mutant(
+        "orders",
+        "guard: no order is heard twice",
+        MODE_ORDERS,
+        "if key_of(command) in self._known:",
+        "if False:",
+        (_OF_ORDERS + "a_freeze_that_is_replayed_after_a_thaw_is_dropped",),
+    ),
+    Mutant(
+        "orders",
+        "guard: no order counts twice in the stream",
+        MODE_ORDER,
+        """if key_of(order) in known:
+        return "duplicate\"""",
+        """if False:
+        return "duplicate\"""",
+        (
+            _OF_ORDER + "an_order_that_is_stored_again_under_its_id_is_a_replay_and_does_not_count",
+            _OF_ORDERS + "what_was_replayed_does_not_hold_after_a_restart_either",
+        ),
+    ),
+    Mutant(
+        "orders",
+        "guard: no old order lets weights move",
+        MODE_ORDER,
+        "if skew_seconds > max_skew_seconds:",
+        "if False:",
+        (
+            _OF_ORDER + "an_old_order_to_move_under_a_new_id_is_stale",
+            _OF_ORDERS + "an_order_to_move_with_another_time_is_dropped_and_counted",
+        ),
+    ),
+    Mutant(
+        "orders",
+        "guard: no order from the future lets weights move",
+        MODE_ORDER,
+        'return "future" if skew_seconds < -max_skew_seconds else None',
+        "return None",
+        (
+            _OF_ORDER + "an_order_to_move_from_the_future_does_not_count",
+            _OF_ORDERS + "an_order_to_move_with_another_time_is_dropped_and_counted",
+        ),
+    ),
+    Mutant(
+        "orders",
+        "guard: a stop counts whatever its time is",
+        MODE_ORDER,
+        "if order.mode in STANDS_STILL:",
+        "if False:",
+        (_OF_ORDER + "an_order_to_stand_still_is_never_too_old_nor_too_early",),
+    ),
+    Mutant(
+        "orders",
+        "guard: what holds is said again",
+        MODE_ORDERS,
+        "if self._since >= _AGAIN_AFTER:",
+        "if False:",
+        (
+            _OF_ORDERS + "an_order_is_said_again_before_it_is_too_far_back_to_be_found",
+            _OF_ORDERS + "after_the_order_itself_is_gone_what_was_said_again_holds",
+        ),
+    ),
+    Mutant(
+        "orders",
+        "guard: what is found far back is said again at once",
+        MODE_ORDERS,
+        """"mode_taken_up")
+        await self._say_again_in_time(orders)""",
+        '"mode_taken_up")',
+        (_OF_ORDERS + "an_order_found_far_back_at_start_is_said_again_at_once",),
+    ),
+    Mutant(
+        "orders",
+        "guard: what a flood pushed out is said from memory",
+        MODE_ORDERS,
+        "in_force(orders, self._max_skew_seconds) or self._known_to_hold()",
+        "in_force(orders, self._max_skew_seconds)",
+        (_OF_GIVEN_BACK + "a_stop_that_a_flood_pushed_out_before_it_was_said_again_is_said_again_from_memory",),
+    ),
+    Mutant(
+        "orders",
+        "guard: what was not heard in a flood is found",
+        MODE_ORDERS,
+        'self._obey_stored(orders, "mode_changed", heard=0)',
+        "pass",
+        (_OF_GIVEN_BACK + "a_stop_that_was_not_heard_in_a_flood_is_found_in_the_stream",),
+    ),
+    Mutant(
+        "orders",
+        "guard: what a server has lost is given back to it",
+        MODE_ORDERS,
+        "self._start(self._give_back())",
+        "pass",
+        (
+            _OF_GIVEN_BACK + "a_stop_that_a_full_store_did_not_take_is_stored_when_there_is_room_again",
+            _OF_GIVEN_BACK + "a_server_that_lost_its_store_is_told_what_holds",
+        ),
+    ),
+    Mutant(
+        "orders",
+        "guard: what is said again lifts nothing",
+        MODE_ORDER,
+        """if held is None:
+                held = (order, order.at)""",
+        """if True:
+                held = (order, order.at)""",
+        (_OF_ORDER + "what_is_said_again_never_counts_against_an_order_that_came_between",),
+    ),
+    Mutant(
+        "orders",
+        "guard: nobody else says again",
+        MODE_ORDER,
+        "return order.by == _BY and (",
+        "return (",
+        (_OF_ORDER + "nobody_but_the_guard_says_again",),
+    ),
+    Mutant(
+        "orders",
+        "actuator: no order is obeyed twice",
+        ACTUATOR,
+        "if key in self._heard:",
+        "if False:",
+        (
+            _OF_WAYS_BACK + "an_order_to_restore_that_is_replayed_is_dropped_and_counted",
+            _OF_WAYS_BACK + "a_rollback_is_done_once",
+        ),
+    ),
+    Mutant(
+        "orders",
+        "actuator: what the guard says again lifts no stop",
+        ACTUATOR,
+        'and command.mode is not None and command.by != "guard":',
+        "and command.mode is not None:",
+        (_OF_WAYS_BACK + "what_the_guard_says_again_lifts_no_stop_that_the_guard_has_missed",),
+    ),
 )
 
 
@@ -508,12 +815,12 @@ def main(wanted: Sequence[str]) -> int:
         if failed or trouble:
             _say(f"without any mutant: {', '.join(sorted(failed))} {trouble}", sys.stderr)
             return 1
-        _say(f"{'':2}  {'what is removed':57}  {'where':45}  test that broke")
+        _say(f"{'':7}  {'what is removed':57}  {'where':45}  test that broke")
         caught = 0
         for mutant in chosen:
             where, what, is_caught = try_out(root, mutant)
             caught += is_caught
-            _say(f"{mutant.invariant}  {mutant.removes:57}  {where:45}  {what}")
+            _say(f"{mutant.invariant:7}  {mutant.removes:57}  {where:45}  {what}")
     _say(f"{caught} of {len(chosen)} mutants caught in {time.monotonic() - started:.0f} s", sys.stderr)
     return 0 if caught == len(chosen) else 1
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.errors import HostError
-from services.actuator.core.journal_format import JournalDamaged, header, lines_of, records_of
+from services.actuator.core.journal_format import JournalDamaged, JournalOutlived, header, lines_of, records_of
 from services.actuator.core.records import Record
 
 _MOST_ASIDE = 16
@@ -38,7 +38,6 @@ class Journal:
         A journal that can be read and not written (disk full, read-only) is opened as it is: nothing new is written on
         its word, but what it holds can be returned. See `is_sound`.
         """
-        aside = _unused(self._path.with_suffix(".set-aside"))
         trouble: str | None = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,6 +46,8 @@ class Journal:
             try:
                 records = records_of(raw, self._boot_id)
             except JournalDamaged as error:
+                outlived = isinstance(error, JournalOutlived)
+                aside = self._path.with_suffix(".other-boot") if outlived else _unused(self._set_aside)
                 self._path.replace(aside)
                 records, trouble = [], f"{self._path}: {error}; set aside as {aside.name}"
         except OSError as error:
@@ -57,6 +58,23 @@ class Journal:
             if not records:
                 raise
         return records, trouble
+
+    def lost(self) -> str | None:
+        """Why some originals may not be known any more, for as long as a damaged journal lies beside this one."""
+        try:
+            damaged = sorted(path.name for path in self._path.parent.glob(f"{self._set_aside.name}*"))
+        except OSError:
+            return None
+        if not damaged:
+            return None
+        return (
+            f"{', '.join(damaged)} in {self._path.parent} could not be read: the weights that were found then count as "
+            f"the originals; compare them with the pods' requests, then remove the file"
+        )
+
+    @property
+    def _set_aside(self) -> Path:
+        return self._path.with_suffix(".set-aside")
 
     def append(self, records: Sequence[Record], *, sync: bool) -> None:
         """Adds records; with `sync` they are on disk when this returns. Raises HostError (disk full, for one): then

@@ -33,4 +33,9 @@ class ActuatorMetrics:
             buckets=(1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0, 100.0),
             registry=registry,
         )
+        self.lost = Gauge(
+            "trimtab_actuator_originals_lost",
+            "1 while a damaged journal lies beside the present one: some originals may not be known",
+            registry=registry,
+        )
         self.writable = Gauge("trimtab_actuator_writable", "1 while weights can be written", registry=registry)

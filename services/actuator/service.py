@@ -21,6 +21,8 @@ from services.actuator.weights import Batch
 
 _MEMORY = 4
 _PROBE_SECONDS = 60.0
+_LOOK_SECONDS = 10.0
+_REMEMBERED = 256
 _STANDS_STILL = frozenset({"shadow", "frozen"})
 
 
@@ -47,6 +49,7 @@ class ActuatorService:
         self._note_move()
         self._ending = False
         self._stand_still: Mode | None = None
+        self._heard: OrderedDict[str, None] = OrderedDict()
 
     @property
     def cycle(self) -> int:
@@ -63,6 +66,7 @@ class ActuatorService:
         trouble = self._weights.recover()
         if trouble is not None:
             self._context.log.error("journal_set_aside", detail=trouble)
+        self._say_lost()
         if self._weights.touched:
             self._restore("restart")
         self._say_writable(self._read_only)
@@ -75,9 +79,13 @@ class ActuatorService:
     async def run(self) -> None:
         """Watches for the guard's silence."""
         interval = min(1.0, self._config.dead_man_seconds / 10)
+        look_at = self._context.clock.monotonic()
         while True:
             await self._context.clock.sleep(interval)
             now = self._context.clock.monotonic()
+            if now >= look_at:
+                self._say_lost()
+                look_at = now + _LOOK_SECONDS
             if self._dead_man.fires(now) and self._weights.touched:
                 self._context.log.warning("dead_man", silent_seconds=round(now - self._dead_man.last_sign, 1))
                 await self._restore_and_say("dead_man", "dead_man")
@@ -131,8 +139,17 @@ class ActuatorService:
         await self._act(verdict, now)
 
     async def _on_command(self, command: Command) -> None:
-        if command.verb == "mode" and command.mode is not None:
-            self._stand_still = command.mode if command.mode in _STANDS_STILL else None
+        key = command.id or str(command.at)
+        if key in self._heard:
+            self._context.messenger.drop(command, "duplicate")
+            return
+        self._heard[key] = None
+        while len(self._heard) > _REMEMBERED:
+            self._heard.popitem(last=False)
+        if command.verb == "mode" and command.mode in _STANDS_STILL:
+            self._stand_still = command.mode
+        elif command.verb == "mode" and command.mode is not None and command.by != "guard":  # which says things again
+            self._stand_still = None
         if command.verb == "rollback":
             await self._roll_back(command)
         elif command.verb == "restore" or command.mode in _STANDS_STILL:
@@ -301,6 +318,8 @@ class ActuatorService:
         failed = [write.group for write in writes if write.result == "failed"]
         now = self._context.clock.monotonic()
         self._restore_again_at = now + self._config.dead_man_seconds if failed else None
+        if writes and not failed and self._roots.read_only is None:
+            self._say_writable(None)  # what was refused before is taken again
         self._metrics.restores.labels(label).inc()
         self._context.log.info("restored", why=label, groups=len(writes), failed=len(failed))
         return writes
@@ -328,6 +347,11 @@ class ActuatorService:
             self._try_again_at = self._context.clock.monotonic() + _PROBE_SECONDS
         self._context.health.require("writable", reason)
         self._metrics.writable.set(0 if reason else 1)
+
+    def _say_lost(self) -> None:
+        lost = self._weights.lost()
+        self._context.health.require("originals", lost)
+        self._metrics.lost.set(0 if lost is None else 1)
 
     async def _say(
         self,

@@ -88,6 +88,10 @@ class Weights:
         self._ledger = ledger_of(records)
         return trouble
 
+    def lost(self) -> str | None:
+        """Why some originals may not be known any more, or None."""
+        return self._journal.lost()
+
     def close(self) -> None:
         """Closes the journal."""
         self._journal.close()

@@ -1,6 +1,7 @@
 """The guard's own settings; the limits of weights are shared with the decider (`weights:`)."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -8,6 +9,15 @@ from msgspec import Meta
 from schemas.messages import Weights
 from schemas.settings import Ratio, Seconds, Section, SettingsError, Shared
 from services.guard.core.rules import ALWAYS_ENFORCED, WATCHABLE
+
+_A_MODE: Final = "a mode is ordered and no rule; to only watch everything, use mode shadow"
+_NO_RULES: Final[Mapping[str, str]] = {
+    "breaker": "it is no rule: after repeated rollbacks it refuses every change, whatever the rules say",
+    "mode": _A_MODE,
+    "shadow": _A_MODE,
+    "active": _A_MODE,
+}
+"""What verdicts and settings speak of beside the rules, and why it cannot be watched."""
 
 
 class GuardConfig(Section, frozen=True, kw_only=True):
@@ -48,6 +58,14 @@ class GuardConfig(Section, frozen=True, kw_only=True):
     cool_down_seconds: Seconds = 60.0
     """Seconds that the breaker stays open before one change is tried again."""
 
+    trial_seconds: Seconds = 60.0
+    """Seconds within which the one change that a half-open breaker lets through must show that nothing got worse. 60:
+    a dozen looks at the 5 s tick. Without evidence originals return and the breaker opens again."""
+
+    max_clock_skew_seconds: Seconds = 300.0
+    """Seconds that the time of an order which lets weights move may differ from the server's: older ones are replays.
+    300: what is usual between machines whose clocks are kept right. Orders to stand still are never too old."""
+
     blind_after_ticks: Annotated[float, Meta(ge=2.0, le=100.0)] = 6.0
     """Ticks without a fresh state after which originals are restored: weights that nobody watches are not left."""
 
@@ -82,11 +100,13 @@ class GuardConfig(Section, frozen=True, kw_only=True):
             )
 
     def _check_watch(self) -> None:
+        those = f"those to watch are {', '.join(WATCHABLE)}"
         for name in self.watch:
-            if name in ALWAYS_ENFORCED:
-                raise SettingsError(f"guard.watch: {name!r} cannot be watched: {ALWAYS_ENFORCED[name]}")
+            why_not = ALWAYS_ENFORCED.get(name) or _NO_RULES.get(name)
+            if why_not is not None:
+                raise SettingsError(f"guard.watch: {name!r} cannot be watched: {why_not}; {those}")
             if name not in WATCHABLE:
-                raise SettingsError(f"guard.watch: no rule {name!r}; those to watch are {', '.join(WATCHABLE)}")
+                raise SettingsError(f"guard.watch: no rule {name!r}; {those}")
 
     def _check_profiles(self, shared: Shared) -> None:
         low, high = shared.weights.min_weight, shared.weights.max_weight

@@ -1,4 +1,4 @@
-"""A mode given as a key-value entry: the entry becomes an order in the audit, which alone says what holds.
+"""A mode given as a key-value entry: the entry becomes an order in the stream of orders, which alone says what holds.
 
 `nats kv put trimtab-mode worker-3 '{"mode":"frozen","by":"jo","reason":"..."}'` (docs/adr/0011-modes-by-key-value.md).
 """
@@ -12,13 +12,12 @@ from msgspec import Meta
 from runtime.bus import Entry
 from runtime.lifecycle import Context
 from runtime.messenger import Dated
-from runtime.streams import AUDIT
+from runtime.streams import ORDERS
 from schemas.messages import Command, Mode
-from services.guard.core.past import last_mode_order
+from services.guard.core.mode_order import STANDS_STILL, is_again, sets_mode
 
 BUCKET = "trimtab-mode"
-_STANDS_STILL: frozenset[Mode] = frozenset({"shadow", "frozen"})
-_RECENT, _ALL = 200, 100_000
+_RECENT, _ALL = 200, 10_000
 _LONGEST = 300
 _BOOT = "kv"
 """What stands in place of a run's id in the orders that come of entries."""
@@ -46,8 +45,8 @@ def order_of(entry: Entry, node: str, now_ns: int) -> Command:
         wish = msgspec.json.decode(entry.value or b"", type=_Wish)
     except (msgspec.DecodeError, RecursionError) as error:
         raise NotAnOrder(f'{error}; write {{"mode": "frozen", "by": "jo", "reason": "why"}}') from error
-    by, reason = wish.by.strip(), wish.reason.strip()
-    if wish.mode not in _STANDS_STILL and not (by and reason):
+    by, reason = _printable(wish.by), _printable(wish.reason)
+    if wish.mode not in STANDS_STILL and not (by and reason):
         raise NotAnOrder(f"the mode {wish.mode!r} takes `by` and `reason`: who wants it, and why")
     return Command(
         node=node,
@@ -62,15 +61,29 @@ def order_of(entry: Entry, node: str, now_ns: int) -> Command:
     )
 
 
+def _printable(text: str) -> str:
+    """One line for logs and terminals, whatever somebody put there."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[: 10 * _LONGEST]).strip()
+
+
 def newest_mode_order(orders: Sequence[Dated[Command]]) -> Dated[Command] | None:
     """The newest order that sets a mode; `orders` are oldest first."""
-    return next((dated for dated in reversed(orders) if last_mode_order([dated.message]) is not None), None)
+    return max((_as_first(dated) for dated in orders if sets_mode(dated.message)), key=_stored_ns, default=None)
+
+
+def _as_first(dated: Dated[Command]) -> Dated[Command]:
+    """What a guard says again is dated as the order that it repeats."""
+    return Dated(dated.message, dated.message.at) if is_again(dated.message) else dated
+
+
+def _stored_ns(dated: Dated[Command]) -> int:
+    return dated.stored_ns
 
 
 def objection(order: Command, created_ns: int, orders: Sequence[Dated[Command]], kept_since_ns: int) -> str | None:
     """Why an entry's order is not given (again): it was, or something newer was, or may have been; else None.
 
-    `orders` are the audit's, oldest first; orders from before `kept_since_ns` may have been let go of. Where that is
+    `orders` are the stored ones, oldest first; those from before `kept_since_ns` may have been let go of. Where that is
     all there is to know, an order to stand still is given: it is the one that cannot hurt. A tool that puts the same
     value every few minutes lifts no freeze that somebody ordered since.
     """
@@ -79,10 +92,10 @@ def objection(order: Command, created_ns: int, orders: Sequence[Dated[Command]],
     newest = newest_mode_order(orders)
     if newest is not None and created_ns <= newest.stored_ns:
         return f"older than the order {newest.message.mode} by {newest.message.by}"
-    if order.mode in _STANDS_STILL:
+    if order.mode in STANDS_STILL:
         return None
     if newest is None and created_ns < kept_since_ns:
-        return "older than all that the audit still holds"
+        return "older than all orders that are still stored"
     last = next((dated.message for dated in reversed(orders) if dated.message.boot == _BOOT), None)
     if last is not None and (last.mode, last.by, last.reason) == (order.mode, order.by, order.reason):
         return "the same as the entry before; give another reason to order it anew"
@@ -96,7 +109,7 @@ class ModeEntries:
         self._context = context
 
     async def start(self) -> None:
-        """Watches from now on, beginning with the entry that is there. Call it when the audit was taken up."""
+        """Watches from now on, beginning with the entry that is there. Call it when the stored orders were taken up."""
         await self._context.messenger.watch_entry(BUCKET, self._on_entry)
 
     async def _on_entry(self, entry: Entry) -> None:
@@ -107,7 +120,7 @@ class ModeEntries:
             order = order_of(entry, self._context.shared.node, self._context.clock.now_ns())
             why_not = await self._objection(order, entry.created_ns)
             if why_not is None:
-                await self._context.messenger.send_stored(order, AUDIT)
+                await self._context.messenger.send_stored(order, ORDERS)
         except NotAnOrder as error:
             self._context.metrics.dropped.labels("mode_entry", "decode").inc()
             self._context.log.warning("mode_entry_refused", revision=entry.revision, detail=str(error)[:_LONGEST])
@@ -117,8 +130,8 @@ class ModeEntries:
 
     async def _objection(self, order: Command, created_ns: int) -> str | None:
         messenger = self._context.messenger
-        orders = await messenger.dated_history(AUDIT, Command, _RECENT)
+        orders = await messenger.dated_history(ORDERS, Command, _RECENT)
         if newest_mode_order(orders) is None:
-            orders = await messenger.dated_history(AUDIT, Command, _ALL)
-        kept_since_ns = await messenger.kept_since_ns(AUDIT) if newest_mode_order(orders) is None else 0
+            orders = await messenger.dated_history(ORDERS, Command, _ALL)
+        kept_since_ns = await messenger.kept_since_ns(ORDERS) if newest_mode_order(orders) is None else 0
         return objection(order, created_ns, orders, kept_since_ns)

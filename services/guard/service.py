@@ -3,53 +3,30 @@
 import asyncio
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
 
-from runtime.errors import BusError
 from runtime.lifecycle import Context
 from runtime.streams import AUDIT
 from schemas.messages import Action, Actuation, Command, Mode, State, Verdict
 from schemas.runs import Runs
+from services.guard.aftermath import Aftermath
 from services.guard.config import GuardConfig
-from services.guard.core.breaker import Breaker
-from services.guard.core.canary import Ordered, ordered_after
+from services.guard.core.canary import Ordered, canary_weights, ordered_after
 from services.guard.core.change_budget import ChangeBudget
-from services.guard.core.past import (
-    BREAKER_OPENED,
-    breaker_past,
-    change_ages,
-    changed_classes,
-    class_change_ages,
-    last_mode_order,
-)
-from services.guard.core.regression import Regression, find_regression
+from services.guard.core.mode_order import STANDS_STILL
+from services.guard.core.past import breaker_past, change_ages, changed_classes, class_change_ages
 from services.guard.core.rules import Judgement, Situation, judge
 from services.guard.core.state_age import StateAges
+from services.guard.cycles import Cycle
 from services.guard.metrics import GuardMetrics
 from services.guard.mode_entry import ModeEntries
+from services.guard.mode_orders import ModeOrders
 from services.guard.orders import Orders
 
 _MODES: tuple[Mode, ...] = ("shadow", "canary", "active", "frozen")
-_STANDS_STILL: frozenset[Mode] = frozenset({"shadow", "frozen"})
 _MEMORY = 16
 _RECENT, _ALL = 200, 100_000
 _REASON_LENGTH = 300
-
-
-@dataclass
-class _Cycle:
-    """What the guard knows of one cycle. `age_seconds` is that of its state when it came, at `seen_at`.
-
-    `settled`: the change was compared, or taken back before that. Nothing is judged twice, whatever is delivered twice.
-    """
-
-    state: State
-    seen_at: float
-    age_seconds: float
-    verdict: Verdict | None = None
-    applied: bool = False
-    after: State | None = None
-    settled: bool = False
+_TWO = 2
 
 
 class GuardService:
@@ -64,23 +41,19 @@ class GuardService:
         self._metrics = GuardMetrics(context.metrics.registry)
         self._order = Runs(self._shared.loop.tick_seconds)
         self._orders = Orders(context)
-        self._cycles: OrderedDict[tuple[str, int], _Cycle] = OrderedDict()
+        self._cycles: OrderedDict[tuple[str, int], Cycle] = OrderedDict()
         self._early: OrderedDict[tuple[str, int], Action] = OrderedDict()
         self._changes = ChangeBudget(self._shared.weights.max_changes_per_minute)
         class_rate = self._config.max_class_changes_per_minute
         limited = self._shared.classes if class_rate is not None else ()  # else the node's rate is the classes', too
         self._class_changes = {name: ChangeBudget(class_rate or 1.0) for name in limited}
-        self._breaker = Breaker(
-            self._config.rollbacks_to_open, self._config.rollback_window_seconds, self._config.cool_down_seconds
-        )
+        self._aftermath = Aftermath(context, self._config, self._metrics, self._orders)
+        self._modes = ModeOrders(context, self._config.max_clock_skew_seconds, self._mode_changed)
         self._canary_ordered: Ordered | None = None
-        self._mode: Mode = self._shared.mode
-        self._mode_ordered = False
-        self._heard_of = context.messenger.reconnects
         now = context.clock.monotonic()
         self._ages = StateAges(now, skew_seconds=self._shared.loop.tick_seconds)
         self._last_state_at = now
-        self._moved_at = -math.inf
+        self._moved_at = -math.inf  # by a verdict, or by somebody's order
         self._blind = False
         self._timers: set[asyncio.Task[None]] = set()
 
@@ -92,7 +65,7 @@ class GuardService:
     @property
     def mode(self) -> Mode:
         """The mode in force."""
-        return self._mode
+        return self._modes.mode
 
     async def start(self) -> None:
         """Takes up what the last run left, then listens. Orders that come meanwhile are newer than what is stored."""
@@ -107,44 +80,21 @@ class GuardService:
 
     async def _take_up(self) -> None:
         clock, messenger = self._context.clock, self._context.messenger
-        recent = await messenger.history(AUDIT, Command, _RECENT)
-        order = last_mode_order(recent) or last_mode_order(await messenger.history(AUDIT, Command, _ALL))
-        if order is not None and order.mode is not None and not self._mode_ordered:
-            self._mode = order.mode
-            self._context.log.info("mode_taken_up", mode=order.mode, by=order.by, reason=order.reason)
+        orders = await self._modes.take_up()
         verdicts = await messenger.history(AUDIT, Verdict, self._verdicts_that_count)
         now, now_ns = clock.monotonic(), clock.now_ns()
-        past = breaker_past(recent, verdicts, now_ns)
-        opened_at = None if past.opened is None else now - past.opened
-        counts_seconds = max(self._config.rollback_window_seconds, self._config.cool_down_seconds)
-        self._breaker.resume((now - age for age in past.rollbacks if age <= counts_seconds), opened_at)
         for age in change_ages(verdicts, now_ns):
             self._changes.spend(now - age)
         for name, ages in class_change_ages(verdicts, now_ns).items():
             for age in ages if name in self._class_changes else ():
                 self._class_changes[name].spend(now - age)
+        await self._aftermath.take_up(breaker_past(orders, verdicts, now_ns))
 
     @property
     def _verdicts_that_count(self) -> int:
         """How many verdicts back a change can lie that a budget still counts: one a tick at most."""
         seconds = max(budget.window_seconds for budget in (self._changes, *self._class_changes.values()))
         return min(_ALL, max(_RECENT, math.ceil(seconds / self._shared.loop.tick_seconds) + _MEMORY))
-
-    async def _hear_missed_orders(self) -> None:
-        """An order that was given while the bus was lost here is in the audit, and holds before the next verdict."""
-        if self._context.messenger.reconnects == self._heard_of:
-            return
-        heard_of = self._context.messenger.reconnects
-        try:
-            order = last_mode_order(await self._context.messenger.history(AUDIT, Command, _RECENT))
-        except BusError as error:  # asked again with the next state; until then the actuator holds what it heard
-            self._context.log.warning("orders_unknown", detail=str(error))
-            return
-        self._heard_of = heard_of
-        if order is not None and order.mode is not None and order.mode != self._mode:
-            self._context.log.info("mode_taken_up", mode=order.mode, by=order.by, reason=order.reason)
-            self._mode = order.mode
-            self._show_mode()
 
     async def run(self) -> None:
         """Watches that states keep coming."""
@@ -162,6 +112,7 @@ class GuardService:
         for timer in list(self._timers):
             timer.cancel()
         await asyncio.gather(*self._timers, return_exceptions=True)
+        await self._modes.stop()
 
     # ---- step 6 ----
 
@@ -174,13 +125,13 @@ class GuardService:
         if refused is not None:
             self._context.messenger.drop(state, refused)
             return
-        await self._hear_missed_orders()
+        await self._modes.hear_missed()
         now = clock.monotonic()
         self._last_state_at, self._blind = now, False
         await self._stand_in(state)
-        self._breaker.inconclusive()  # what was under trial was compared by now, or never will be
+        await self._aftermath.look_again([state])
         key = (state.boot, state.cycle)
-        cycle = _Cycle(state, now, self._ages.age_seconds(state.at, clock.now_ns(), now))
+        cycle = Cycle(state, now, self._ages.age_seconds(state.at, clock.now_ns(), now))
         earlier = [other for other in self._cycles.values() if other.verdict is None]
         self._cycles[key] = cycle
         while len(self._cycles) > _MEMORY:
@@ -212,27 +163,27 @@ class GuardService:
             return
         await self._decide(cycle, action)
 
-    async def _expire(self, cycle: _Cycle) -> None:
+    async def _expire(self, cycle: Cycle) -> None:
         budget = self._shared.loop.decision_budget_seconds
         await self._context.clock.sleep(budget)
         await self._end(cycle, f"no action within {budget * 1000:.0f} ms")
 
-    async def _end(self, cycle: _Cycle, reason: str) -> None:
+    async def _end(self, cycle: Cycle, reason: str) -> None:
         if cycle.verdict is None:
             judgement = Judgement("late", "budget", reason, None, execute=False)
             await self._publish(cycle, None, judgement)
 
-    async def _decide(self, cycle: _Cycle, action: Action) -> None:
+    async def _decide(self, cycle: Cycle, action: Action) -> None:
         situation = self._situation(cycle)
         with self._context.metrics.step.labels("validate").time():
             judgement = judge(action, situation, watched=self._config.watch)
         await self._publish(cycle, action, judgement)
 
-    def _situation(self, cycle: _Cycle) -> Situation:
+    def _situation(self, cycle: Cycle) -> Situation:
         now = self._context.clock.monotonic()
         return Situation(
             state=cycle.state,
-            mode=self._mode,
+            mode=self.mode,
             limits=self._shared.weights,
             classes=frozenset(self._shared.classes),
             state_age_seconds=cycle.age_seconds + now - cycle.seen_at,
@@ -241,30 +192,38 @@ class GuardService:
             budget_seconds=self._shared.loop.decision_budget_seconds,
             changes_left=self._changes.left(now),
             require_contention=self._config.require_contention,
-            breaker_open=self._breaker.blocks(now),
-            since_moved_seconds=now - self._moved_at,
-            canary_ratio=self._canary_ratio,
+            breaker_open=self._aftermath.breaker.blocks(now),
+            since_moved_seconds=now - max(self._moved_at, self._aftermath.moved_at),
+            canary_ratio=self._canary_ratio(cycle.state),
             canary_ordered=self._canary_ordered,
             profiles=self._config.profiles,
             min_share_ratio=self._config.min_share_ratio,
             class_changes_left={name: budget.left(now) for name, budget in self._class_changes.items()},
         )
 
-    @property
-    def _canary_ratio(self) -> float | None:
-        return self._config.canary_ratio if self._mode == "canary" else None
+    def _canary_ratio(self, state: State) -> float | None:
+        """The share of pods that may be written: in mode `canary`, and for the one change of a half-open breaker, where
+        that share has pods of two classes to weigh against each other. None: all.
+        """
+        ratio = self._config.canary_ratio
+        if self.mode == "canary":
+            return ratio
+        if self.mode != "active" or self._aftermath.breaker.state(self._context.clock.monotonic()) != "half_open":
+            return None
+        return ratio if len(canary_weights(state.pods, ratio, self._shared.weights)) >= _TWO else None
 
-    async def _publish(self, cycle: _Cycle, action: Action | None, judgement: Judgement) -> None:
+    async def _publish(self, cycle: Cycle, action: Action | None, judgement: Judgement) -> None:
         clock, state = self._context.clock, cycle.state
         now = clock.monotonic()
-        in_force = self._situation(cycle).current
-        breaker = self._breaker.state(now)
+        situation = self._situation(cycle)
+        in_force = situation.current
+        breaker = self._aftermath.breaker.state(now)
         if judgement.execute:
             self._changes.spend(now)
             for name in changed_classes(judgement.weights or {}, in_force):
                 if name in self._class_changes:
                     self._class_changes[name].spend(now)
-            self._breaker.tried(now)
+            self._aftermath.let_through(cycle, now)
             self._moved_at = now
         waited = now - cycle.seen_at
         lifetime = self._shared.loop.decision_budget_seconds + self._config.apply_within_seconds
@@ -277,7 +236,7 @@ class GuardService:
             at=clock.now_ns(),
             outcome=judgement.outcome,
             execute=judgement.execute,
-            mode=self._mode,
+            mode=situation.mode,
             arm=action.arm if action else None,
             weights=judgement.weights,
             rule=judgement.rule,
@@ -287,7 +246,7 @@ class GuardService:
             changes_left=self._changes.left(now),
             previous_weights=in_force,
             would_refuse=judgement.would_refuse,
-            canary_ratio=self._canary_ratio,
+            canary_ratio=situation.canary_ratio,
             breaker=breaker,
         )
         cycle.verdict = verdict
@@ -309,16 +268,13 @@ class GuardService:
 
     async def _on_actuation(self, actuation: Actuation) -> None:
         self._canary_ordered = ordered_after(self._canary_ordered, actuation)
+        if actuation.outcome == "restored":
+            self._aftermath.taken_back()
         cycle = self._cycles.get((actuation.boot, actuation.cycle))
-        if cycle is None or cycle.settled:
+        if cycle is None:
             return
-        if actuation.outcome != "applied":
-            cycle.settled = True  # nothing was done, or it was taken back before we looked
-            return
-        if not cycle.applied and self._mode in _STANDS_STILL:  # the order to stand still overtook our verdict
-            reason = f"a change was applied while the mode is {self._mode}"
-            await self._orders.restore(cycle.state, "mode", reason)
-        cycle.applied = True
+        stands_still = self.mode if self.mode in STANDS_STILL else None
+        await self._aftermath.on_actuation(cycle, actuation, stands_still=stands_still)
         await self._compare(cycle)
 
     async def _on_after(self, after: State) -> None:
@@ -326,6 +282,7 @@ class GuardService:
         if cycle is not None and cycle.after is None:
             cycle.after = after
             await self._compare(cycle)
+            await self._aftermath.look_again([after])
 
     async def _stand_in(self, state: State) -> None:
         """Where the second look of the last cycle never came, this cycle's first look stands in for it: a change is
@@ -336,57 +293,30 @@ class GuardService:
             last.after = state
             await self._compare(last)
 
-    async def _compare(self, cycle: _Cycle) -> None:
-        """Judges a change once it is known to be in force and was looked at again, as long as its cycle lasts: later,
-        other weights may be in force.
-        """
-        after = cycle.after
-        if after is None or not cycle.applied or cycle.settled or not self._order.is_current(after.boot, after.cycle):
-            return
-        cycle.settled = True
-        with self._context.metrics.step.labels("roll_back").time():
-            evidence, regression = find_regression(
-                cycle.state,
-                after,
-                limit_ratio=self._config.regression_ratio,
-                floor_ratio=self._config.regression_floor_ratio,
-                wait_ratio=self._config.regression_wait_ratio,
-                min_requests=self._config.min_requests,
-            )
-        self._metrics.evidence.labels(evidence).inc()
-        now = self._context.clock.monotonic()
-        if regression is not None:
-            await self._roll_back(cycle, regression, now)
-        elif evidence == "keep":
-            self._breaker.kept(now)
-        self._show_mode()
-
-    async def _roll_back(self, cycle: _Cycle, regression: Regression, now: float) -> None:
-        self._metrics.rollbacks.inc()
-        self._moved_at = math.nextafter(now, math.inf)  # after whatever state it came of
-        opened = self._breaker.rolled_back(now)
-        weights = cycle.verdict.previous_weights if cycle.verdict is not None else None
-        await self._orders.roll_back(cycle.state, regression, weights)
-        if opened:
-            self._context.log.warning("breaker_opened", cool_down_seconds=self._config.cool_down_seconds)
-            reason = f"{self._config.rollbacks_to_open} rollbacks: the breaker opened"
-            await self._orders.restore(cycle.state, BREAKER_OPENED, reason)
+    async def _compare(self, cycle: Cycle) -> None:
+        """As long as its cycle lasts: later, other weights may be in force."""
+        if cycle.after is not None and self._order.is_current(cycle.after.boot, cycle.after.cycle):
+            await self._aftermath.compare(cycle)
+            self._show_mode()
 
     # ---- commands ----
 
     async def _on_command(self, command: Command) -> None:
-        if command.verb != "mode" or command.mode in _STANDS_STILL:  # our own orders come back to us here, too
-            self._moved_at = max(self._moved_at, self._context.clock.monotonic())
-        if command.verb != "mode" or command.mode is None:
+        if not await self._modes.hear(command):
             return
-        self._mode_ordered = True
-        if command.mode != self._mode:
-            self._context.log.info("mode_changed", old=self._mode, new=command.mode, by=command.by)
-            self._mode = command.mode
-            self._show_mode()
+        if command.verb != "mode" or command.mode in STANDS_STILL:  # our own orders come back to us here, too
+            self._moved_at = max(self._moved_at, self._context.clock.monotonic())
+        if command.verb == "restore":
+            self._aftermath.taken_back()
+
+    def _mode_changed(self) -> None:
+        self._show_mode()
+        if self.mode in STANDS_STILL:  # however we learned of it
+            self._moved_at = self._context.clock.monotonic()
+            self._aftermath.taken_back()
 
     def _show_mode(self) -> None:
         for mode in _MODES:
-            self._metrics.mode.labels(mode).set(1 if mode == self._mode else 0)
-        blocked = self._breaker.blocks(self._context.clock.monotonic()) is not None
-        self._metrics.frozen.set(1 if self._mode == "frozen" or blocked else 0)
+            self._metrics.mode.labels(mode).set(1 if mode == self._modes.mode else 0)
+        blocked = self._aftermath.breaker.blocks(self._context.clock.monotonic()) is not None
+        self._metrics.frozen.set(1 if self._modes.mode == "frozen" or blocked else 0)

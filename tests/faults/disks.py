@@ -9,13 +9,18 @@ import signal
 import subprocess
 from pathlib import Path
 
-from schemas.messages import Actuation, Heartbeat, State, Verdict
+import msgspec
+
+from runtime.errors import BusError
+from schemas.messages import Actuation, Command, Heartbeat, State, Verdict
+from tests.faults.orders import DROPPED, frozen_with_a_new_guard, give, give_stored, order, stays
 from tests.faults.rows import Bench, Fault
 from tests.faults.server import kill_server
 from tests.faults.stand import Case, Red, Stand
 
 _JOURNAL_DISK = "journal-disk"
 _FILLER = "filler"
+_LAST_PAGE_ORDERS = 100
 
 
 def can_mount() -> str:
@@ -183,6 +188,39 @@ async def _store_full_and_guard_killed(stand: Stand, case: Case) -> None:
     await stand.steer()  # a guard that could not read the last order waits for one
 
 
+async def _last_page_full(stand: Stand) -> None:
+    """A full disk leaves the rest of each file's last page: orders that mean nothing take it."""
+    nobody = msgspec.structs.replace(order("active"), boot="nobody", verb="rollback", mode=None)
+    with contextlib.suppress(BusError):
+        for number in range(_LAST_PAGE_ORDERS):
+            await give_stored(stand, msgspec.structs.replace(nobody, id=f"page-{number}"))
+        raise Red(f"{_LAST_PAGE_ORDERS} orders are stored on a full disk")
+
+
+async def _store_full_and_frozen(stand: Stand, case: Case) -> None:
+    """What cannot be stored stops the loop and never starts it; with room again the guard has the freeze stored."""
+    await asyncio.to_thread(fill, _store(stand))
+    try:
+        await _store_complains(stand)
+        await _last_page_full(stand)
+        since = stand.count()
+        case.struck()
+        await give(stand, order("frozen"))
+        await stand.next(Verdict, lambda v: v.mode == "frozen", "a verdict in mode frozen", since)
+        back = await stand.originals(case, "the freeze, on a full store")
+        count = await stand.metric("guard", DROPPED, kind="command", reason="not_stored")
+        await give(stand, order("active"))
+        case.safe(await stand.counted(count, "guard", DROPPED, kind="command", reason="not_stored"), back)
+        await stays(stand, "frozen")
+    finally:
+        since = stand.count()
+        await _new_disk(stand)
+    await stand.next(Command, lambda c: c.mode == "frozen", "the guard gives the freeze to the server", since)
+    await stays(stand, "frozen")
+    await frozen_with_a_new_guard(stand)
+    await stand.steer()
+
+
 async def _small_journal_disk(stand: Stand) -> None:
     mount(stand, stand.run_dir / _JOURNAL_DISK, "64k")
 
@@ -251,8 +289,16 @@ BENCHES = (
                 _store_full_and_guard_killed,
                 cost=30.0,
             ),
+            Fault(
+                "server's store: ENOSPC, an order `frozen`, and one `active` after it",
+                "the first is obeyed, the second is not and counted as not_stored; with room again the freeze is "
+                "stored, and a new guard is frozen, too",
+                _store_full_and_frozen,
+                cost=40.0,
+            ),
         ),
         _small_store,
+        lambda run_dir: ("mode=active",),  # a freeze that is lost lets weights move
         why_not=_mountable,
     ),
 )

@@ -51,17 +51,28 @@ async def _foreign(stand: Stand, case: Case) -> None:
         raise Red("somebody else's write was fought")
 
 
+def _copied(folder: Path, fresh: Path) -> None:
+    """The node puts new files in place of old ones all the time: what goes while it is copied is copied again."""
+    for last in (False,) * 20 + (True,):
+        try:
+            shutil.copytree(folder, fresh)
+        except (shutil.Error, FileNotFoundError):
+            if last:
+                raise
+            shutil.rmtree(fresh, ignore_errors=True)
+        else:
+            return
+
+
 def _replace_group(stand: Stand, pod: str) -> None:
     """The group goes and comes back under its name, as when a static pod is started anew."""
     folder = stand.stage.file_of(pod).parent
-    outside = stand.run_dir / "gone"
-    fresh = stand.run_dir / "fresh"
-    shutil.copytree(folder, fresh)
+    outside, fresh = (Path(stand.stage.host.cgroup_root).parent / name for name in ("gone", "fresh"))
+    _copied(folder, fresh)
     (fresh / "cpu.weight").write_text(_FRESH)
-    before = folder.stat().st_ino
-    shutil.move(folder, outside)
-    shutil.move(fresh, folder)
-    assert folder.stat().st_ino != before  # another file system, another inode
+    assert folder.stat().st_ino != fresh.stat().st_ino
+    folder.rename(outside)
+    fresh.rename(folder)
     shutil.rmtree(outside)
     group = next(staged.group for staged in stand.stage.pods if staged.name == pod)
     stand.expected[group] = _FRESH

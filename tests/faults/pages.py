@@ -19,8 +19,9 @@ _BUCKET = re.compile(r'^(http_request_duration_seconds_bucket\{[^}]*le=")([^"]+)
 class LyingEndpoint:
     """One page, as the pod has it or as `lie` makes it. `None` from a lie: the page never ends."""
 
-    def __init__(self, stand: Stand) -> None:
+    def __init__(self, stand: Stand, pod: str = "api") -> None:
         self._stand = stand
+        self._pod = pod
         self.lie: Callable[[str], str | None] | None = None
         self.told = 0
         self._server: asyncio.Server | None = None
@@ -55,7 +56,7 @@ class LyingEndpoint:
         writer.close()
 
     def _page(self) -> str:
-        url = self._stand.stage.real_pages["api"]
+        url = self._stand.stage.real_pages[self._pod]
         assert url is not None
         with urllib.request.urlopen(url, timeout=2.0) as answer:
             return str(answer.read().decode())

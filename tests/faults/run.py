@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hostfs.mounts import CgroupHost
+from lab.cgroup_sandbox import SandboxUnavailable, open_sandbox
 from runtime.errors import TrimtabError
 from tests.faults.rows import Bench, Fault
 from tests.faults.stand import Case, Red, Stand
@@ -34,6 +36,7 @@ class Suite:
 
     jobs: int
     cgroup: bool
+    patience: float
     keep: bool
     folder: Path
     done: int = 0
@@ -73,8 +76,8 @@ class Suite:
         played: list[Fault] = []
         stand: Stand | None = None
         try:
-            stand = Stand(run_dir, bench.flags(run_dir), self.cgroup, bench.credentials)
-            async with asyncio.timeout(ROW_SECONDS):
+            stand = Stand(run_dir, bench.flags(run_dir), self.cgroup, self.patience, bench.credentials)
+            async with asyncio.timeout(ROW_SECONDS * self.patience):
                 await bench.prepare(stand)
                 await stand.open()
             for fault in runnable:
@@ -121,7 +124,7 @@ class Suite:
         case: Case = stand.begin(result)
         case.ends = fault.ends
         try:
-            async with asyncio.timeout(ROW_SECONDS):
+            async with asyncio.timeout(ROW_SECONDS * self.patience):
                 await stand.play(case, fault.run)
         except Exception as error:  # noqa: BLE001 - whatever it is costs this row, not the others
             result.trouble = str(error) if isinstance(error, Red) else f"{type(error).__name__}: {error}"
@@ -165,7 +168,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="show the rows and what is expected of them, and exit")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows here")
     parser.add_argument("--jobs", type=int, default=3, help="rigs at a time (3)")
-    parser.add_argument("--cgroup", action="store_true", help="on real cgroups, one rig at a time")
+    parser.add_argument(
+        "--simulate", action="store_true", help="on a simulated node's files even where cgroups are real"
+    )
+    parser.add_argument("--patience", type=float, default=1.0, metavar="N", help="wait N times as long (1)")
     parser.add_argument("--keep", action="store_true", help="keep the files of rigs with a red row")
     options = parser.parse_args(arguments)
     chosen = choose(options.only)
@@ -180,10 +186,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _run(options, chosen)
 
 
+def find_node(*, simulate: bool, host: CgroupHost | None = None) -> tuple[bool, str]:
+    """Whether the rows are played on real cgroups, as the demo decides it, and in words where and why."""
+    if simulate:
+        return False, "a simulated node's files (asked for with --simulate)"
+    try:
+        sandbox = open_sandbox(host)
+    except SandboxUnavailable as error:
+        return False, f"a simulated node's files, no real cgroups: {error.reason}. To use those: {error.remedy}"
+    where = f"real cgroups, one rig at a time, below {sandbox.path.parent}: its cpu controller can be had"
+    left = sandbox.remove()
+    return (False, f"a simulated node's files: {left} could not be removed") if left else (True, where)
+
+
 def _run(options: argparse.Namespace, chosen: list[tuple[Bench, list[Fault]]]) -> int:
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # nats-py over TLS: a warning at every close
     folder = Path(tempfile.mkdtemp(prefix="trimtab-faults-"))
-    suite = Suite(1 if options.cgroup else max(1, options.jobs), options.cgroup, options.keep, folder)
+    is_real, node = find_node(simulate=options.simulate)
+    sys.stderr.write(f"on {node}\n")
+    suite = Suite(1 if is_real else max(1, options.jobs), is_real, options.patience, options.keep, folder)
     started, ended = time.monotonic(), 0
     try:
         asyncio.run(_interruptible(suite, chosen))
@@ -196,7 +217,6 @@ def _run(options: argparse.Namespace, chosen: list[tuple[Bench, list[Fault]]]) -
         else:
             shutil.rmtree(folder, ignore_errors=True)
     results = list(suite.results.values())
-    node = "real cgroups" if options.cgroup else "a simulated node's files"
     sys.stdout.write(f"{render(results)}\n\n{summary(results)} in {time.monotonic() - started:.0f} s, on {node}\n")
     left = [str(path) for path in (folder, *Path("/dev/shm").glob(f"trimtab-node-{os.getpid()}-*")) if path.exists()]
     if left and not options.keep:

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,6 +82,9 @@ class Stand:
     run_dir: Path
     flags: tuple[str, ...] = ()
     cgroup: bool = False
+    patience: float = 1.0
+    """Times as long as written is waited for everything, on a slow machine. What is asserted does not change."""
+
     credentials: bool = False
     """Whether the server knows its users (`trimtab creds init`)."""
 
@@ -179,17 +183,25 @@ class Stand:
 
     async def until(self, claim: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
         """Returns when the claim is true; asked again after every message, every write and every 50 ms."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * self.patience
         while not claim():
             if self.rig.fleet.supervisor.failed is not None and self.rig.failed.done():
                 raise Red(f"a service was given up: {self.rig.failed.result()}")
             left = end - time.monotonic()
             if left <= 0:
-                raise Red(f"not within {seconds:g} s: {what}")
+                raise Red(f"not within {seconds * self.patience:g} s: {what}")
             self._stir.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(0.05, left)):
                     await self._stir.wait()
+
+    async def until_async(self, claim: Callable[[], Awaitable[bool]], what: str, seconds: float = WAIT_SECONDS) -> None:
+        """As `until`, for a claim that takes an answer from somebody; asked ten times a second."""
+        end = time.monotonic() + seconds * self.patience
+        while not await claim():
+            if time.monotonic() > end:
+                raise Red(f"not within {seconds * self.patience:g} s: {what}")
+            await asyncio.sleep(0.1)
 
     def count(self) -> int:
         return len(self.heard)
@@ -226,7 +238,19 @@ class Stand:
         now = self.seen[-1]
         if now[0] < moment and now[1] == self.expected:
             return moment
-        return next((at for at, weights in self.seen if at >= moment and weights == self.expected), None)
+        seen = next((at for at, weights in self.seen if at >= moment and weights == self.expected), None)
+        return self._found_back(moment) if seen is None else seen
+
+    def _found_back(self, moment: float) -> float | None:
+        """When it was heard that a write found the original in every file: on a busy machine they may come and
+        go between two looks of ours.
+        """
+        originals = {group: text.strip() for group, text in self.expected.items()}
+        for timed in itertools.takewhile(lambda timed: timed.at > moment, reversed(self.heard)):
+            told = timed.message
+            if isinstance(told, Actuation) and {each.group: str(each.before) for each in told.writes} == originals:
+                return timed.at
+        return None
 
     async def originals(self, case: Case, what: str) -> float:
         """Waits until the original bytes are in every file; when they were."""
@@ -344,6 +368,15 @@ class Stand:
 
     async def metric(self, service: str, name: str, **labels: str) -> float:
         """A sample of the service's /metrics; 0 if it has none yet."""
+        text = await self.page(service, "/metrics")
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == name and all(sample.labels.get(key) == value for key, value in labels.items()):
+                    return float(sample.value)
+        return 0.0
+
+    async def page(self, service: str, path: str) -> str:
+        """What the service's HTTP server says there, whatever the status."""
         text = await asyncio.to_thread((self.run_dir / "logs" / f"{service}.log").read_text, errors="replace")
         ports = []
         for raw in text.split("\n"):
@@ -353,20 +386,16 @@ class Stand:
                     ports.append(int(line["port"]))
         reader, writer = await asyncio.open_connection("127.0.0.1", ports[-1])
         try:
-            writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
-            async with asyncio.timeout(5.0):
+            writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            async with asyncio.timeout(5.0 * self.patience):
                 page = (await reader.read()).decode()
         finally:
             writer.close()
-        for family in text_string_to_metric_families(page.split("\r\n\r\n", 1)[1]):
-            for sample in family.samples:
-                if sample.name == name and all(sample.labels.get(key) == value for key, value in labels.items()):
-                    return float(sample.value)
-        return 0.0
+        return page.partition("\r\n\r\n")[2]
 
     async def counted(self, before: float, service: str, name: str, **labels: str) -> str:
         """Waits until the counter is above `before`; its short form."""
-        end = time.monotonic() + WAIT_SECONDS
+        end = time.monotonic() + WAIT_SECONDS * self.patience
         while (now := await self.metric(service, name, **labels)) <= before:
             if time.monotonic() > end:
                 raise Red(f"{service}: {name}{labels} stays at {before:g}")

@@ -26,7 +26,7 @@ from runtime.nats_bus import NatsBus, connect
 from runtime.nats_server import EmbeddedServer, find_binary
 from runtime.nkeys import new_seed
 from runtime.settings import BusSettings
-from runtime.streams import AUDIT, STATE
+from runtime.streams import AUDIT, ORDERS, STATE
 from schemas.messages import Actuation, AnyMessage, Reward
 from tests.support.heard import Heard
 
@@ -80,7 +80,7 @@ MAY_CHANGE_WHAT_IS_STORED = [
     "CONSUMER.CREATE.{}.any",
     "DIRECT.GET.{}",
 ]
-STREAMS = (STATE, AUDIT, "KV_trimtab-mode", "KV_trimtab-policy", "OBJ_trimtab-models")
+STREAMS = (STATE, AUDIT, ORDERS, "KV_trimtab-mode", "KV_trimtab-policy", "OBJ_trimtab-models")
 
 
 async def fence(client: Client) -> None:
@@ -278,8 +278,9 @@ async def test_a_decider_learns_from_rewards_and_reads_their_history(realm):
 
 
 async def store(visitor: Visitor, kind: str, payload: bytes) -> None:
-    """Publishes, and returns when the audit has it."""
-    await visitor.bus.publish_stored(where(kind), payload, msg_id=os.urandom(8).hex(), stream=AUDIT)
+    """Publishes, and returns when its stream has it."""
+    stream = ORDERS if kind == "command" else AUDIT
+    await visitor.bus.publish_stored(where(kind), payload, msg_id=os.urandom(8).hex(), stream=stream)
 
 
 async def test_a_guard_reads_orders_and_verdicts_and_watches_its_entry(realm):
@@ -295,10 +296,10 @@ async def test_a_guard_reads_orders_and_verdicts_and_watches_its_entry(realm):
         await watcher.stop()
         await store(operator, "command", b"order")
         await store(guard, "verdict", b"verdict")
-        assert await guard.bus.last(AUDIT, where("command"), 1) == [b"order"]
+        assert await guard.bus.last(ORDERS, where("command"), 1) == [b"order"]
         assert await guard.bus.last(AUDIT, where("verdict"), 1) == [b"verdict"]
-        assert await guard.bus.kept_since_ns(AUDIT) == 0  # nothing has grown too old yet
-        assert (await guard.bus.jetstream.get_last_msg(AUDIT, where("command"))).data == b"order"
+        assert await guard.bus.kept_since_ns(ORDERS) == 0  # nothing has grown too old yet
+        assert (await guard.bus.jetstream.get_last_msg(ORDERS, where("command"))).data == b"order"
         assert await guard.refused() == set()
 
 
@@ -306,7 +307,7 @@ async def test_an_operator_gives_orders_both_ways_and_reads_what_came_of_them(re
     async with realm.visit("actuator") as actuator, realm.visit("operator") as operator:
         await store(operator, "command", b"order")
         await store(actuator, "actuation", b"back")
-        assert await operator.bus.last(AUDIT, where("command"), 1) == [b"order"]
+        assert await operator.bus.last(ORDERS, where("command"), 1) == [b"order"]
         assert await operator.bus.last(AUDIT, where("actuation"), 1) == [b"back"]
         modes = await operator.bus.jetstream.key_value("trimtab-mode")
         await modes.put(OURS, b"shadow")
@@ -322,10 +323,10 @@ async def test_an_auditor_reads_what_is_stored_and_may_not_have_it_sent_anywhere
         assert (await js.stream_info(AUDIT)).config.deny_purge
         assert await js.consumers_info(STATE) == []
         assert await auditor.refused() == set()
-        call = f"$JS.API.CONSUMER.CREATE.{AUDIT}.any.{where('command')}"
+        call = f"$JS.API.CONSUMER.CREATE.{ORDERS}.any.{where('command')}"
         await auditor.client.publish(call, b"{}")
-        await auditor.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{AUDIT}.any", b"1", reply=where("command"))
-        assert await auditor.refused() == {call.lower(), f"$js.api.consumer.msg.next.{AUDIT}.any".lower()}
+        await auditor.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{ORDERS}.any", b"1", reply=where("command"))
+        assert await auditor.refused() == {call.lower(), f"$js.api.consumer.msg.next.{ORDERS}.any".lower()}
 
 
 # ---- stolen subjects -------------------------------------------------------------------------------------------------
@@ -373,14 +374,14 @@ async def test_an_order_that_a_stream_sends_as_a_verdict_is_not_taken(realm):
         raw = Ear(actuator.client)
         await raw.listen(where("verdict"))
         config = ConsumerConfig(name="sly", filter_subject=where("command"), deliver_policy="last", ack_policy="none")
-        await operator.bus.jetstream.add_consumer(AUDIT, config)
-        await operator.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{AUDIT}.sly", b"1", reply=where("verdict"))
+        await operator.bus.jetstream.add_consumer(ORDERS, config)
+        await operator.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{ORDERS}.sly", b"1", reply=where("verdict"))
         told = await actuator.events.until(lambda events: any(event == "replayed" for event, _ in events))
         assert ("replayed", f"{where('command')}: out of a stream, on {where('verdict')}: not taken") in told
         assert await raw.heard() == {"forged"}  # it did arrive
         assert heard.items == []
     async with realm.visit("admin") as admin:
-        await admin.bus.jetstream.delete_consumer(AUDIT, "sly")
+        await admin.bus.jetstream.delete_consumer(ORDERS, "sly")
 
 
 async def test_a_refusal_is_told_once_a_connection_and_names_the_subject(realm):

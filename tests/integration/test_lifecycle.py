@@ -222,6 +222,22 @@ async def test_readyz_says_why_while_the_bus_is_down_and_recovers(start, fresh_s
     assert "trimtab_bus_reconnects_total 1.0" in (await tiny.get("/metrics"))[1]
 
 
+async def test_who_waits_for_the_bus_is_alive(start):
+    looking, server = await silent_listener()
+    url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    port = free_port()
+    tiny = await start(url, "--http-port", str(port), "--set", "bus.connect_timeout_seconds=60")
+    tiny.port = port
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        await looking.wait()
+        ages = [0.0]
+        while ages[-1] >= ages[-2 if len(ages) > 1 else -1]:  # until one is younger than the one before: it beats
+            status, text = await tiny.get("/healthz")
+            assert status == 200
+            ages.append(float(text.removeprefix("last tick ").removesuffix(" s ago")))
+    server.close()
+
+
 async def test_readyz_is_not_ready_before_there_ever_was_a_bus(start):
     looking, listener = await silent_listener()
     url = f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}"

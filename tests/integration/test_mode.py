@@ -19,7 +19,7 @@ from runtime.bus import Received
 from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import EmbeddedServer
 from runtime.settings import BusSettings
-from runtime.streams import AUDIT
+from runtime.streams import ORDERS
 from schemas.codec import decode
 from schemas.messages import Actuation, AnyMessage, Command, Heartbeat
 from schemas.subjects import heartbeat_subject, node_token, subject
@@ -154,7 +154,7 @@ class Site:
 
     async def audit(self) -> list[tuple[str | None, str, str]]:
         """The orders of a mode in the audit: mode, by, reason. (A guard without states orders restores, too.)"""
-        raw = await self.bus.last(AUDIT, subject("command", self.node), 100)
+        raw = await self.bus.last(ORDERS, subject("command", self.node), 100)
         orders = [order for item in raw if isinstance(order := decode(item), Command)]
         return [(order.mode, order.by, order.reason) for order in orders if order.verb == "mode"]
 
@@ -195,7 +195,7 @@ async def test_an_order_changes_the_mode_and_the_audit_says_who_and_why(site):
 
 async def test_a_thaw_goes_back_to_the_mode_before_the_freeze_and_a_second_one_sends_nothing(site):
     async with site.guard():
-        assert (await site.order("mode", "canary", *WAIT)).code == 0
+        assert (await site.order("mode", "canary", "--reason", "a trial", *WAIT)).code == 0
         assert (await site.order("freeze", "it burns", "--by", "jo", *WAIT)).code == 0
         await site.until_mode("frozen")
         thawed = await site.order("thaw", "it is out", "--by", "jo", *WAIT)
@@ -215,14 +215,16 @@ async def test_what_was_frozen_by_its_file_thaws_to_shadow_or_to_where_it_is_tol
         assert (await site.order("thaw", *WAIT)).code == 0
         await site.until_mode("shadow")
         assert (await site.order("freeze", "again", *WAIT)).code == 0
-        assert (await site.order("thaw", "--to", "active", *WAIT)).code == 0
+        refused = await site.order("thaw", "--to", "active", *WAIT)
+        assert (refused.code, "mode active lets weights move; say why" in refused.err) == (2, True)
+        assert (await site.order("thaw", "it is out", "--to", "active", *WAIT)).code == 0
         await site.until_mode("active")
 
 
 async def test_of_two_orders_at_once_both_are_kept_and_the_last_of_the_audit_holds(site):
     async with site.guard():
         both = await asyncio.gather(
-            site.order("mode", "active", "--by", "ann", "--wait", "3"),
+            site.order("mode", "active", "--by", "ann", "--reason", "a trial", "--wait", "3"),
             site.order("freeze", "no", "--by", "bob", "--wait", "3"),
         )
         orders = await site.audit()
@@ -265,7 +267,8 @@ async def test_all_means_every_node_whose_guard_is_heard(fresh_server):
     ("words", "code", "parts"),
     [
         (["mode"], 3, ("no NATS server", "--nats-url")),
-        (["mode", "active"], 3, ("no NATS server", "--nats-url")),
+        (["mode", "active", "--reason", "why"], 3, ("no NATS server", "--nats-url")),
+        (["mode", "active"], 2, ("reason: is missing", "--reason TEXT")),
         (["freeze", "why"], 3, ("no NATS server", "--nats-url")),
         (["thaw"], 3, ("no NATS server", "--nats-url")),
         (["restore", "--all"], 3, ("no NATS server", "--nats-url")),
@@ -302,7 +305,7 @@ async def test_without_a_stream_an_order_is_not_given(tmp_path):
         await server.stop()
     assert ended.code == 1
     assert ended.out.splitlines()[1].split() == ["a", "mode", "frozen", "not_stored"]
-    assert f"{AUDIT}: trimtab.v1.command.a was not stored" in ended.err
+    assert f"{ORDERS}: trimtab.v1.command.a was not stored" in ended.err
 
 
 PASSWORD = "x"
@@ -440,7 +443,7 @@ async def test_in_a_running_loop_freeze_and_restore_return_originals_and_a_thaw_
     try:
         await rig.start()
         await rig.stage.start_batch()
-        assert (await say("mode", "active")).code == 0
+        assert (await say("mode", "active", "--reason", "a test")).code == 0
         await until(lambda: count("applied") > 0)
         restored = await say("restore", "a test")
         assert (restored.code, restored.err) == (0, "")

@@ -1,6 +1,8 @@
 """One behaviour on two buses, and what only a bus on a network can do wrong."""
 
 import asyncio
+import json
+import logging
 import os
 import re
 import shutil
@@ -10,17 +12,22 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 import runtime.nats_bus
+import runtime.nats_bus_history
+import runtime.nats_bus_readers
+from cli.__main__ import main
 from runtime.bus import Bus, Entry, Received
 from runtime.errors import BusDown, BusError, BusUnreachable, ConfigError
 from runtime.memory_bus import MemoryBus
 from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import EmbeddedServer
 from runtime.settings import BusSettings
-from runtime.streams import AUDIT, STATE, STREAMS
+from runtime.streams import AUDIT, ORDERS, STATE, STREAMS
 from schemas.codec import encode
 from schemas.messages import Action
 from schemas.subjects import KINDS, heartbeat_subject, message_id, subject
@@ -31,8 +38,9 @@ Event = tuple[str, str]
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(runtime.nats_bus, "_FETCH_SECONDS", 0.2)
-    monkeypatch.setattr(runtime.nats_bus, "_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(runtime.nats_bus_readers, "_FETCH_SECONDS", 0.2)
+    for module in (runtime.nats_bus, runtime.nats_bus_readers):
+        monkeypatch.setattr(module, "_RETRY_SECONDS", 0.02)
 
 
 def quick(url: str, **fields) -> BusSettings:
@@ -302,7 +310,7 @@ async def test_a_handler_may_end_its_own_subscription(world, node, listen):
     ("limit", "expected"), [(0, []), (2, [b"3", b"4"]), (5, [b"0", b"1", b"2", b"3", b"4"]), (9, 5)]
 )
 async def test_last_gives_the_newest_oldest_first(world, node, limit, expected):
-    where = subject("command", node)
+    where = subject("verdict", node)
     for number in range(5):
         await world.bus.publish(where, b"%d" % number)
         await world.bus.publish(subject("action", node), b"other")
@@ -312,11 +320,11 @@ async def test_last_gives_the_newest_oldest_first(world, node, limit, expected):
 
 
 async def test_last_of_nothing_is_empty(world, node):
-    assert await world.bus.last(AUDIT, subject("command", node), 10) == []
+    assert await world.bus.last(AUDIT, subject("verdict", node), 10) == []
 
 
 async def test_what_was_published_to_be_stored_is_stored_when_it_returns_and_heard_once(world, node):
-    where, inbox = subject("command", node), Inbox()
+    where, inbox = subject("verdict", node), Inbox()
     await world.bus.subscribe(where, inbox)
     for number in range(3):
         await world.bus.publish_stored(where, b"%d" % number, msg_id=f"{node}.{number}", stream=AUDIT)
@@ -327,7 +335,7 @@ async def test_what_was_published_to_be_stored_is_stored_when_it_returns_and_hea
 
 
 async def test_stored_messages_say_when_they_were_stored(world, node):
-    where, before = subject("command", node), time.time_ns() - 1_000_000_000
+    where, before = subject("verdict", node), time.time_ns() - 1_000_000_000
     for payload in (b"1", b"2"):
         await world.bus.publish_stored(where, payload, msg_id=f"{node}.{payload!r}", stream=AUDIT)
     found = await world.bus.stored(AUDIT, where, 10)
@@ -337,7 +345,7 @@ async def test_stored_messages_say_when_they_were_stored(world, node):
 
 
 async def test_a_stream_that_let_go_of_nothing_was_kept_since_ever(world, node):
-    await world.bus.publish_stored(subject("command", node), b"1", msg_id=f"{node}.1", stream=AUDIT)
+    await world.bus.publish_stored(subject("verdict", node), b"1", msg_id=f"{node}.1", stream=AUDIT)
     assert await world.bus.kept_since_ns(AUDIT) == 0
 
 
@@ -485,8 +493,8 @@ async def test_na_07_what_no_stream_covers_is_heard_and_counted_as_stored_nowher
 
 
 async def test_last_reaches_back_past_what_others_wrote(bus, node, monkeypatch):
-    monkeypatch.setattr(runtime.nats_bus, "_SHARED_BY", 2)
-    mine, others = subject("command", node), subject("action", node)
+    monkeypatch.setattr(runtime.nats_bus_history, "_SHARED_BY", 2)
+    mine, others = subject("verdict", node), subject("action", node)
     for number in range(4):
         await bus.publish(mine, b"%d" % number)
     for number in range(40):
@@ -496,7 +504,7 @@ async def test_last_reaches_back_past_what_others_wrote(bus, node, monkeypatch):
 
 
 async def test_last_of_a_missing_stream_is_empty(bus, node):
-    assert await bus.last("NOSUCH", subject("command", node), 3) == []
+    assert await bus.last("NOSUCH", subject("verdict", node), 3) == []
 
 
 # ---- NATS only: the connection ------------------------------------------------------------------------------------
@@ -711,7 +719,7 @@ async def test_while_disconnected_nothing_is_stored_and_nothing_arrives_later(to
     await lose(fresh_server, keep_store=True)
     await events.until(heard_event("disconnected"))
     with pytest.raises(BusDown, match=r"not connected to nats://127\.0\.0\.1"):
-        await bus.publish_stored(subject("command", node), b"stale", msg_id="1", stream=AUDIT)
+        await bus.publish_stored(subject("verdict", node), b"stale", msg_id="1", stream=AUDIT)
 
 
 async def test_a_stream_that_let_go_of_its_oldest_says_since_when_it_is_whole(told, node):
@@ -765,7 +773,7 @@ async def test_no_answer_is_not_an_empty_history(fresh_server, node):
     os.waitid(os.P_PID, fresh_server.child.process.pid, os.WSTOPPED | os.WNOWAIT)  # until its last thread stands still
     try:
         with pytest.raises(BusError, match=f"{AUDIT}: .* cannot be read"):
-            await bus.last(AUDIT, subject("command", node), 200)
+            await bus.last(AUDIT, subject("verdict", node), 200)
     finally:
         fresh_server.child.process.send_signal(signal.SIGCONT)
         await bus.close()
@@ -855,7 +863,7 @@ async def test_a_server_without_jetstream_is_told_with_the_way_out(tmp_path):
         assert text.startswith("streams: ")
         assert "JetStream" in text
         bus = await connect(quick(url, declare_streams=False), "plain", ignore_events)
-        assert await bus.last(AUDIT, subject("command", "n"), 3) == []
+        assert await bus.last(AUDIT, subject("verdict", "n"), 3) == []
         await bus.close()
     finally:
         await server.stop()
@@ -885,6 +893,109 @@ async def test_a_server_that_ends_it_for_good_is_told_as_closed():
     await bus.close()
     listener.close()
     await listener.wait_closed()
+
+
+# ---- NATS only: users and TLS --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Realm:
+    """A server that knows the generated users and speaks TLS only."""
+
+    url: str
+    folder: Path
+
+    def settings(self, role: str) -> BusSettings:
+        fields = {name: value for name, value in self.fields(role).items() if name != "url"}
+        return quick(self.url, **fields)
+
+    def fields(self, role: str) -> dict[str, object]:
+        return {
+            "url": self.url,
+            "nkey_seed_file": str(self.folder / f"{role}.seed"),
+            "inbox_prefix": f"_INBOX_{role}",
+            "tls_ca_file": str(self.folder / "ca.pem"),
+            "declare_streams": False,
+            "request_timeout_seconds": 0.5,
+        }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def realm(tmp_path_factory) -> AsyncIterator[Realm]:
+    base = tmp_path_factory.mktemp("realm")
+    assert await asyncio.to_thread(main, ["creds", "init", str(base / "creds")]) == 0
+    server = EmbeddedServer(base / "nats", access=base / "creds" / "access.conf")
+    url = await server.start()
+    assert await asyncio.to_thread(main, ["creds", "declare", str(base / "creds"), "--nats-url", url]) == 0
+    yield Realm(url, base / "creds")
+    await server.stop()
+
+
+ORDERS_ARE_THE_OPERATORS = (
+    "orders are given with the operator's credential (operator.seed), by the guard with its own; "
+    "`trimtab creds show DIR` lists what each credential may do"
+)
+
+
+@pytest.mark.parametrize("role", ["auditor", "collector", "decider", "actuator", "rewarder", "admin"])
+async def test_an_order_that_is_not_permitted_says_whose_orders_are(realm, role):
+    bus = await connect(realm.settings(role), "orders", ignore_events)
+    where = subject("command", "a")
+    with pytest.raises(BusError) as told:
+        await bus.publish_stored(where, b"x", msg_id=role, stream=ORDERS)
+    assert str(told.value) == (
+        f"{ORDERS}: {where} was not stored: this credential may not publish to {where}; {ORDERS_ARE_THE_OPERATORS}"
+    )
+    await bus.close()
+
+
+async def test_orders_that_may_not_be_read_are_told_with_whose_they_are_and_without_all_of_the_api(realm):
+    operator = await connect(realm.settings("operator"), "orders", ignore_events)
+    await operator.publish_stored(subject("command", "a"), b"x", msg_id="1", stream=ORDERS)
+    await operator.close()
+    for role, refused in (("auditor", r"consumer\.create\.\S+"), ("decider", r"stream\.info\.trimtab_orders")):
+        bus = await connect(realm.settings(role), "orders", ignore_events)
+        with pytest.raises(BusError) as told:
+            await bus.stored(ORDERS, subject("command", "a"), 1)
+        assert re.fullmatch(
+            rf"{ORDERS}: trimtab\.v1\.command\.a cannot be read \(\S*TimeoutError: nats: timeout\); "
+            rf"this credential may not publish to \$js\.api\.{refused}; {re.escape(ORDERS_ARE_THE_OPERATORS)}",
+            str(told.value),
+        )
+        await bus.close()
+
+
+async def test_what_else_may_not_be_read_names_the_list_of_permissions(realm):
+    bus = await connect(realm.settings("rewarder"), "reader", ignore_events)
+    for read in (bus.stored(AUDIT, subject("verdict", "a"), 1), bus.kept_since_ns(AUDIT)):
+        with pytest.raises(BusError) as told:
+            await read
+        assert str(told.value).endswith(
+            "; this credential may not publish to $js.api.stream.info.trimtab_audit; "
+            "`trimtab creds show DIR` lists what each credential may do"
+        )
+    await bus.close()
+
+
+async def test_verbs_over_tls_say_what_they_have_to_say_and_nothing_of_asyncio(realm, tmp_path):
+    config = tmp_path / "trimtab.yaml"
+    config.write_text(json.dumps({"version": 1, "bus": realm.fields("operator")}))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cli", "freeze", "why", "--node", "b", "--wait", "0", "--config", str(config)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await process.communicate()
+    assert err.decode() == ("trimtab freeze: b: no guard was heard within 0 s; the order holds when one starts\n")
+
+
+async def test_what_else_asyncio_warns_of_is_still_said(realm, caplog):
+    bus = await connect(realm.settings("operator"), "quiet", ignore_events)
+    await bus.close()
+    logging.getLogger("asyncio").warning("Executing %s took 3 seconds", "something")
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == [
+        "Executing something took 3 seconds"
+    ]
 
 
 async def test_importing_the_bus_leaves_aiohttp_to_those_who_want_it():

@@ -11,7 +11,7 @@ import runtime.streams
 from runtime.errors import BusError
 from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.settings import BusSettings
-from runtime.streams import AUDIT, KEY_VALUES, OBJECTS, STATE, STREAMS, ensure_streams
+from runtime.streams import AUDIT, KEY_VALUES, OBJECTS, ORDERS, STATE, STREAMS, ensure_streams
 from schemas.subjects import KINDS, subject
 
 DAY = 86_400.0
@@ -28,7 +28,7 @@ async def names(bus: NatsBus) -> set[str]:
     return {str(info.config.name) for info in await bus.jetstream.streams_info()}
 
 
-EVERYTHING = {STATE, AUDIT, *(f"KV_{name}" for name in KEY_VALUES), *(f"OBJ_{name}" for name in OBJECTS)}
+EVERYTHING = {STATE, AUDIT, ORDERS, *(f"KV_{name}" for name in KEY_VALUES), *(f"OBJ_{name}" for name in OBJECTS)}
 
 
 async def test_connecting_declares_nothing_where_an_operator_owns_the_streams(bus):
@@ -49,17 +49,21 @@ async def test_the_limits_are_as_declared(bus):
     await ensure_streams(bus.jetstream)
     state = (await bus.jetstream.stream_info(STATE)).config
     audit = (await bus.jetstream.stream_info(AUDIT)).config
+    orders = (await bus.jetstream.stream_info(ORDERS)).config
     assert state.subjects == ["trimtab.v1.state.*"]
-    assert set(audit.subjects) == {f"trimtab.v1.{kind}.*" for kind in KINDS if kind != "state"}
+    assert set(audit.subjects) == {f"trimtab.v1.{kind}.*" for kind in KINDS if kind not in ("state", "command")}
+    assert orders.subjects == ["trimtab.v1.command.*"]
+    assert (orders.max_age or 0, orders.max_bytes, orders.max_msgs_per_subject) == (0, -1, 10_000)
     assert (state.max_age, state.max_bytes) == (7 * DAY, 1 << 30)
     assert (audit.max_age, audit.max_bytes) == (90 * DAY, 2 << 30)
-    for config in (state, audit):
+    for config in (state, audit, orders):
         assert config.storage == StorageType.FILE
         assert config.discard == DiscardPolicy.OLD
         assert config.duplicate_window == 120.0
         assert config.metadata["schema"] == "v1"
     assert (state.deny_delete, state.deny_purge) == (False, False)
     assert (audit.deny_delete, audit.deny_purge) == (True, True)
+    assert (orders.deny_delete, orders.deny_purge) == (True, True)
 
 
 def test_every_kind_belongs_to_exactly_one_stream():
@@ -100,17 +104,36 @@ async def test_limits_that_differ_are_set_again_and_what_the_operator_added_stay
     )
     await ensure_streams(bus.jetstream)
     config = (await bus.jetstream.stream_info(AUDIT)).config
-    assert len(config.subjects) == 5
+    assert len(config.subjects) == 4
     assert (config.max_age, config.max_bytes) == (90 * DAY, 2 << 30)
     assert (config.deny_delete, config.deny_purge) == (True, True)
     assert (config.description, config.max_msg_size, config.metadata["team"]) == ("ours", 2_000_000, "sre")
 
 
+async def test_an_audit_that_had_the_orders_once_gives_them_to_their_own_stream(bus, node):
+    old = STREAMS[1].config()
+    await bus.jetstream.add_stream(old.evolve(subjects=[*(old.subjects or []), "trimtab.v1.command.*"]))
+    await ensure_streams(bus.jetstream)
+    await bus.publish_stored(subject("command", node), b"order", msg_id="1", stream=ORDERS)
+    assert await bus.last(ORDERS, subject("command", node), 5) == [b"order"]
+    assert "trimtab.v1.command.*" not in (await bus.jetstream.stream_info(AUDIT)).config.subjects
+
+
+async def test_a_busy_node_pushes_no_order_of_a_quiet_one_out(bus):
+    js = bus.jetstream
+    await js.add_stream(STREAMS[2].config().evolve(max_msgs_per_subject=3))
+    await bus.publish_stored(subject("command", "quiet"), b"freeze", msg_id="q", stream=ORDERS)
+    for number in range(10):
+        await bus.publish_stored(subject("command", "busy"), b"%d" % number, msg_id=f"{number}", stream=ORDERS)
+    assert await bus.last(ORDERS, subject("command", "quiet"), 5) == [b"freeze"]
+    assert await bus.last(ORDERS, subject("command", "busy"), 5) == [b"7", b"8", b"9"]
+
+
 async def test_a_second_declaration_changes_nothing(bus):
     await ensure_streams(bus.jetstream)
-    before = [(await bus.jetstream.stream_info(name)).config for name in (STATE, AUDIT)]
+    before = [(await bus.jetstream.stream_info(name)).config for name in (STATE, AUDIT, ORDERS)]
     await ensure_streams(bus.jetstream)
-    assert [(await bus.jetstream.stream_info(name)).config for name in (STATE, AUDIT)] == before
+    assert [(await bus.jetstream.stream_info(name)).config for name in (STATE, AUDIT, ORDERS)] == before
 
 
 async def test_a_refusal_is_one_line_with_the_servers_words_and_the_way_out(bus, monkeypatch):

@@ -126,10 +126,11 @@ async def harness(
 ) -> AsyncIterator[Harness[S]]:
     """The service in a harness, started unless told not to; stopped at the end.
 
-    A bus can be given to start with a history. At the end no handler may have raised, unless `may_fail`.
+    A bus can be given to start with a history; else its server's clock is the service's own. At the end no handler may have raised, unless `may_fail`.
     """
     config = config_of(name, section, settings)
-    bus, clock = bus or MemoryBus(), clock or ManualClock()
+    clock = clock or ManualClock()
+    bus = bus or MemoryBus(clock.now_ns)
     metrics, log = CommonMetrics(name), get_log(name, node=config.shared.node)
     health = Health(stall_seconds=60.0, last_beat=clock.monotonic())
     context = Context(

@@ -167,6 +167,7 @@ def test_steps_drops_and_restores_have_the_documented_label_values() -> None:
     dropped = code_words(r'\bdrop\(\w+, "(\w+)"', "services") | code_words(r'_drop\(\w+, "(\w+)"', "runtime")
     dropped |= code_words(r'dropped\.labels\("\w+", "(\w+)"\)', "services") | set(lifecycle._COUNTED.values())
     dropped |= {"late", "duplicate", "stale"}  # chosen in expressions
+    dropped |= code_words(r'return "(\w+)" if skew', "services/guard/core/mode_order.py")
     dropped |= code_words(r'return "(\w+)"', "schemas/runs.py")
     assert first_words(section(text, "### Why a message was dropped"), "`reason`") == dropped
 
@@ -382,8 +383,12 @@ def test_streams_and_buckets_are_the_documented_ones() -> None:
     for stream in streams.STREAMS:
         row, config = found[stream.name], stream.config()
         assert quoted(row["Captures"]) == config.subjects
-        assert row["Keeps"] == f"{stream.max_age_seconds / 86_400:g} days"
-        assert row["At most"] == f"{stream.max_bytes / 2**30:g} GiB"
+        if stream.max_per_subject > 0:
+            assert (row["Keeps"], row["At most"]) == ("for good", f"the newest {stream.max_per_subject:,} of each node")
+            assert (stream.max_age_seconds, stream.max_bytes) == (0.0, -1)
+        else:
+            assert row["Keeps"] == f"{stream.max_age_seconds / 86_400:g} days"
+            assert row["At most"] == f"{stream.max_bytes / 2**30:g} GiB"
         assert ("append only" in row[""]) == stream.append_only
     buckets = {quoted(row["Bucket"])[0]: row["Kind"] for row in rows if "Bucket" in row}
     assert buckets == dict.fromkeys(streams.KEY_VALUES, "key-value") | dict.fromkeys(streams.OBJECTS, "object store")

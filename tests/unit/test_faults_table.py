@@ -5,8 +5,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from hostfs.mounts import CgroupHost
 from schemas.messages import Action, Actuation, AnyMessage, Reward, State, Verdict
-from tests.faults.run import choose
+from tests.faults.run import choose, find_node
 from tests.faults.story import lost_of, misapplied, whole_of
 from tests.faults.suite import BENCHES
 from tests.faults.table import Result, exit_code, render
@@ -139,6 +140,17 @@ def test_every_row_has_a_name_of_its_own_and_says_what_is_expected():
     assert len(set(names)) == len(names)
     assert len({bench.name for bench in BENCHES}) == len(BENCHES)
     assert all(fault.expected for bench in BENCHES for fault in bench.faults)
+
+
+def test_real_cgroups_are_not_asked_for_where_simulation_is():
+    assert find_node(simulate=True) == (False, "a simulated node's files (asked for with --simulate)")
+
+
+def test_where_there_are_no_real_cgroups_it_says_why_and_what_would_help():
+    nowhere = CgroupHost(root=None, layout="none", cpu_on="none", reason="no cgroup v2 is mounted", remedy="mount it")
+    is_real, said = find_node(simulate=False, host=nowhere)
+    assert not is_real
+    assert said == "a simulated node's files, no real cgroups: no cgroup v2 is mounted. To use those: mount it"
 
 
 def test_rows_are_chosen_by_family_and_name():

@@ -28,6 +28,10 @@ class JournalDamaged(ValueError):
     """The text is no journal of this machine's boot; the message says why."""
 
 
+class JournalOutlived(JournalDamaged):
+    """A journal of an earlier boot: nothing that it speaks of is there any more, and nothing is lost with it."""
+
+
 _header: msgspec.json.Decoder[Header] = msgspec.json.Decoder(Header)
 _record: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 
@@ -54,7 +58,7 @@ def records_of(raw: bytes, boot_id: str) -> list[Record]:
     if head.version != VERSION:
         raise JournalDamaged(f"it is of version {head.version}, this release reads {VERSION}")
     if head.boot_id != boot_id:
-        raise JournalDamaged("it is of an earlier boot of this machine: those groups are gone")
+        raise JournalOutlived("it is of an earlier boot of this machine: those groups are gone")
     records: list[Record] = []
     for number, line in enumerate(complete[1:], start=2):
         try:

@@ -1,4 +1,4 @@
-"""What a guard must still know after a restart: the mode in force, its breaker, and the changes of late.
+"""What a guard must still know after a restart: its breaker, and the changes of late.
 
 Without it a crash would refill the change budgets (I2) and close an open breaker.
 """
@@ -12,11 +12,6 @@ from schemas.messages import Command, Verdict
 
 BREAKER_OPENED: Final = "breaker"
 """The last word of the id of the order that an opening breaker gives."""
-
-
-def last_mode_order(commands: Sequence[Command]) -> Command | None:
-    """The newest order that sets a mode; `commands` are oldest first."""
-    return next((order for order in reversed(commands) if order.verb == "mode" and order.mode is not None), None)
 
 
 @dataclass(frozen=True)

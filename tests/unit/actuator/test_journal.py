@@ -101,6 +101,8 @@ def test_a_journal_of_another_boot_is_set_aside(opened, journal):
     assert records == []
     assert trouble is not None
     assert "earlier boot" in trouble
+    assert [path.name for path in journal.parent.glob("*.other-boot")] == ["journal.other-boot"]
+    assert list(journal.parent.glob("*.set-aside*")) == []
 
 
 @pytest.mark.parametrize(

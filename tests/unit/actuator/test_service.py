@@ -372,6 +372,21 @@ async def test_wt_05_after_a_while_one_cycle_tries_again_and_success_ends_it(tre
         assert h.metric("trimtab_actuator_writable") == 1
 
 
+async def test_wt_05_originals_that_could_be_returned_show_that_writes_are_taken_again(tree, journal, faults):
+    async with actuator(tree, journal) as h:
+        await h.inject(*at(h, 1))
+        faults.errno_of["*"] = errno.EROFS
+        await h.advance(5.0)
+        await h.inject(*at(h, 2, weights={CRITICAL: 2000, BATCH: 50}))
+        assert h.metric("trimtab_actuator_writable") == 0
+        faults.errno_of.clear()
+        await h.inject(command(verb="restore"))
+        assert h.metric("trimtab_actuator_writable") == 1
+        await h.advance(5.0)
+        await h.inject(*at(h, 3))
+        assert outcomes(h)[-1] == (3, "applied", None)
+
+
 async def test_wt_05_a_read_only_mount_found_at_start_is_never_tried(tree, journal, faults, monkeypatch):
     roots = HostRoots(str(tree.root), "kubepods", str(tree.proc), "cgroup2 is mounted read-only")
     monkeypatch.setattr("services.actuator.service.find_roots", lambda settings: roots)

@@ -8,6 +8,7 @@ import pytest
 
 from runtime.errors import HostError
 from schemas.messages import Actuation
+from services.actuator.core.journal_format import header
 from tests.support.builders import BATCH, CRITICAL, command, heartbeat
 from tests.unit.actuator.world import API, JOB, actuator, at, killed
 
@@ -52,10 +53,11 @@ async def test_a_rollback_is_done_once(tree, journal, faults):
     async with actuator(tree, journal) as h:
         await h.inject(*at(h, 1))
         back = command(verb="rollback", cycle=1)
-        await h.inject(back, back, back)
+        await h.inject(back, back, back, command(verb="rollback", cycle=1, id="another"))
         assert outcomes(h) == [(1, "applied"), (1, "rolled_back")]
         assert len(faults.attempts) == 2
-        assert h.dropped("command", "not_applied") == 2
+        assert h.dropped("command", "duplicate") == 2
+        assert h.dropped("command", "not_applied") == 1
 
 
 async def test_only_the_last_applied_cycle_can_be_rolled_back(tree, journal):
@@ -330,3 +332,50 @@ async def test_i4_a_restart_on_a_damaged_journal_writes_nothing_and_goes_on(tree
         await h.inject(*at(h, 1))
         assert outcomes(h) == [(1, "applied")]
     assert both(tree) == ORIGINALS
+
+
+async def test_an_order_to_restore_that_is_replayed_is_dropped_and_counted(tree, journal):
+    async with actuator(tree, journal) as h:
+        order = command(verb="restore", id="once")
+        await h.inject(*at(h, 1), order)
+        await h.advance(6.0)
+        await h.inject(*at(h, 2), order)
+        assert outcomes(h) == [(1, "applied"), (1, "restored"), (2, "applied")]
+        assert h.dropped("command", "duplicate") == 1
+
+
+async def test_what_the_guard_says_again_lifts_no_stop_that_the_guard_has_missed(tree, journal):
+    async with actuator(tree, journal) as h:
+        await h.inject(command(verb="mode", mode="frozen", id="stop"))
+        await h.inject(command(verb="mode", mode="active", by="guard", id="again-first"))
+        await h.inject(*at(h, 1))
+        assert outcomes(h) == [(1, "skipped")]
+
+
+# ---- originals that are not known any more ----
+
+
+async def test_a_damaged_journal_is_no_readiness_until_somebody_has_looked(tree, journal):
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    journal.write_bytes(b"damaged\n")
+    async with actuator(tree, journal) as h:
+        ready, why = h.context.health.ready()
+        assert not ready
+        assert "journal.set-aside" in why
+        assert "the weights that were found then count as the originals" in why
+        assert h.metric("trimtab_actuator_originals_lost") == 1
+    async with actuator(tree, journal) as h:  # a restart forgets it no more than the disk does
+        assert not h.context.health.ready()[0]
+        journal.with_suffix(".set-aside").unlink()
+        await h.advance(11.0)
+        assert h.context.health.ready() == (True, "ready")
+        assert h.metric("trimtab_actuator_originals_lost") == 0
+
+
+async def test_a_journal_of_another_boot_loses_nothing(tree, journal):
+    async with actuator(tree, journal):
+        pass
+    journal.write_bytes(header("another-boot"))
+    async with actuator(tree, journal) as h:
+        assert h.context.health.ready() == (True, "ready")
+        assert journal.with_suffix(".other-boot").read_bytes() == header("another-boot")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -198,6 +199,64 @@ def test_show_says_when_the_servers_configuration_is_another(tmp_path, capsys):
     capsys.readouterr()
     assert main(["creds", "show", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith(f"trimtab creds show: {tmp_path}/access.conf says something else; ")
+
+
+@pytest.mark.parametrize("name", ["creds", 'a "quoted" name', "back\\slash"])
+def test_show_of_a_folder_that_was_moved_says_what_moved_and_raises_no_alarm(name, tmp_path, capsys):
+    old, new = tmp_path / name, tmp_path / "new" / "place"
+    assert init(old) == 0
+    new.parent.mkdir()
+    old.rename(new)
+    capsys.readouterr()
+    assert main(["creds", "show", str(new)]) == 0
+    assert capsys.readouterr().err == (
+        f"trimtab creds show: {new}/access.conf is right but for its place: it names {old}/server.pem and "
+        f"{old}/server.key, not to be found here; if the server runs on this machine, `trimtab creds init {new} "
+        f"--keep-keys`, with the flags of before, makes it anew\n"
+    )
+    assert init(new, "--keep-keys") == 0
+    capsys.readouterr()
+    assert main(["creds", "show", str(new)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("flags", [[], ["--no-tls"]])
+def test_show_of_a_copied_folder_says_nothing(flags, tmp_path, capsys):
+    assert init(tmp_path / "old", *flags) == 0
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    capsys.readouterr()
+    assert main(["creds", "show", str(tmp_path / "new")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("trimtab.v1.verdict.*", "trimtab.v1.*.*"),
+        ('min_version: "1.2"', 'min_version: "1.0"'),
+        ("server.key", "other.key"),
+        ("key_file", "cert_file"),
+        ("nkey: U", "nkey: UU"),
+        ('cert_file: "', r'cert_file: "\x2f'),
+    ],
+)
+def test_show_of_a_moved_folder_still_says_when_the_servers_configuration_is_another(old, new, tmp_path, capsys):
+    assert init(tmp_path / "old") == 0
+    folder = (tmp_path / "old").rename(tmp_path / "new")
+    access = folder / "access.conf"
+    access.write_text(access.read_text().replace(old, new))
+    capsys.readouterr()
+    assert main(["creds", "show", str(folder)]) == 1
+    assert capsys.readouterr().err.startswith(f"trimtab creds show: {access} says something else; ")
+
+
+def test_show_without_a_servers_configuration_says_so(tmp_path, capsys):
+    assert init(tmp_path, "--no-tls") == 0
+    (tmp_path / "access.conf").unlink()
+    capsys.readouterr()
+    assert main(["creds", "show", str(tmp_path)]) == 1
+    (tmp_path / "access.conf").write_bytes(b"\xff")
+    assert main(["creds", "show", str(tmp_path)]) == 1
 
 
 @pytest.mark.parametrize(

@@ -53,3 +53,26 @@ def test_the_list_of_verbs_needs_none_of_them(capsys):
     out = capsys.readouterr().out
     for verb in VERBS:
         assert verb.help in out
+
+
+RULES_TO_WATCH = (
+    "those to watch are freshness, writable, known_classes, bounds, known_profile, contention, min_share, max_step, "
+    "unchanged, rate, class_rate"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "why_not"),
+    [
+        ("breaker", "it is no rule: after repeated rollbacks it refuses every change, whatever the rules say"),
+        ("mode", "a mode is ordered and no rule; to only watch everything, use mode shadow"),
+        ("shadow", "a mode is ordered and no rule; to only watch everything, use mode shadow"),
+        ("budget", "the cycle is over by then"),
+    ],
+)
+def test_what_cannot_be_watched_is_told_with_the_reason_and_the_rules_that_can(name, why_not, capsys):
+    assert main(["up", "--set", f"guard.watch=[{name}]", "--print-config"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("trimtab up: ")
+    assert err.endswith(f"guard.watch: '{name}' cannot be watched: {why_not}; {RULES_TO_WATCH}\n")

@@ -7,7 +7,7 @@ from services.guard.core.breaker import Breaker
 
 @pytest.fixture
 def breaker():
-    return Breaker(rollbacks_to_open=3, window_seconds=120.0, cool_down_seconds=60.0)
+    return Breaker(rollbacks_to_open=3, window_seconds=120.0, cool_down_seconds=60.0, trial_seconds=30.0)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_it_blocks_while_it_cools_down_and_says_how_long(opened):
 
 
 def test_one_that_opened_at_the_clock_s_zero_tells_the_time_left():
-    breaker = Breaker(1, 120.0, 60.0)
+    breaker = Breaker(1, 120.0, 60.0, 30.0)
     breaker.rolled_back(0.0)
     assert breaker.blocks(50.0) == "the breaker is open for another 10 s: 1 rollbacks"
 
@@ -53,9 +53,9 @@ def test_after_the_cool_down_it_is_half_open(opened):
     assert (opened.state(80.0), opened.blocks(80.0)) == ("half_open", None)
 
 
-def test_half_open_lets_one_change_through_at_a_time(opened):
+def test_half_open_lets_one_change_through(opened):
     opened.tried(81.0)
-    assert "half open" in opened.blocks(82.0)
+    assert [("half open" in (opened.blocks(at) or "")) for at in (81.0, 82.0, 110.9, 10_000.0)] == [True] * 4
 
 
 def test_a_kept_trial_closes_it_with_a_clean_slate(opened):
@@ -71,10 +71,24 @@ def test_a_trial_that_is_rolled_back_opens_it_again_for_the_whole_cool_down(open
     assert (opened.state(142.9), opened.state(143.0)) == ("open", "half_open")
 
 
-def test_an_inconclusive_trial_lets_another_one_through(opened):
+def test_a_trial_without_evidence_opens_it_again_for_the_whole_cool_down(opened):
     opened.tried(81.0)
-    opened.inconclusive()
+    assert [opened.gives_up(at) for at in (81.0, 110.9, 111.0, 111.1)] == [False, False, True, False]
+    assert not opened.is_trying
+    assert (opened.state(111.0), opened.state(170.9), opened.state(171.0)) == ("open", "open", "half_open")
+    assert opened.blocks(171.0) is None
+
+
+def test_without_a_trial_there_is_nothing_to_give_up(opened):
+    assert not opened.gives_up(10_000.0)
+
+
+def test_a_change_that_never_came_about_leaves_room_for_another_one(opened):
+    opened.tried(81.0)
+    opened.not_tried()
     assert (opened.state(82.0), opened.blocks(82.0)) == ("half_open", None)
+    opened.kept(83.0)
+    assert opened.state(83.0) == "half_open"
 
 
 def test_half_open_without_a_trial_is_not_closed_by_an_older_change(opened):

@@ -2,24 +2,10 @@
 
 import pytest
 
-from services.guard.core.past import BreakerPast, breaker_past, change_ages, class_change_ages, last_mode_order
+from services.guard.core.past import BreakerPast, breaker_past, change_ages, class_change_ages
 from tests.support.builders import BATCH, BOOT, CRITICAL, START_NS, command, verdict
 
 SECOND = 1_000_000_000
-
-
-def test_the_newest_order_of_a_mode_counts_whatever_came_after():
-    orders = [
-        command(verb="mode", mode="active"),
-        command(verb="mode", mode="canary", by="ann"),
-        command(verb="rollback"),
-        command(verb="mode", mode=None),
-    ]
-    assert last_mode_order(orders).by == "ann"
-
-
-def test_there_may_be_no_order_of_a_mode():
-    assert last_mode_order([command(verb="restore")]) is None
 
 
 def test_only_the_guard_s_own_rollbacks_are_its_past():

@@ -6,7 +6,7 @@ import pytest
 
 from runtime.clock import ManualClock
 from runtime.memory_bus import MemoryBus
-from schemas.messages import Verdict
+from schemas.messages import Command, Verdict
 from tests.support.builders import START_NS, action, actuation, after, state, with_p99
 from tests.support.services import guard_in
 
@@ -18,12 +18,12 @@ class World:
     """Guards one after the other, on one audit and one clock."""
 
     def __init__(self):
-        self.bus, self.clock, self.number = MemoryBus(), ManualClock(START_NS), 0
+        self.bus, self.clock, self.number = MemoryBus(lambda: START_NS), ManualClock(START_NS), 0
 
     @asynccontextmanager
     async def guard(self):
         """A guard on a bus that has the audit of the ones before it."""
-        bus = MemoryBus()
+        bus = MemoryBus(self.clock.now_ns)
         for item in self.bus.history:
             await bus.publish(item.subject, item.payload)
         self.bus = bus
@@ -95,13 +95,15 @@ async def test_half_open_it_tries_one_change_however_long_ago_it_opened():
 
 
 @pytest.mark.parametrize("applied", [True, False])
-async def test_killed_with_a_change_under_trial_it_tries_another_one_and_has_not_closed(applied):
+async def test_killed_with_a_change_under_trial_it_takes_that_back_and_tries_another_one(applied):
     world = World()
     await opened(world)
     async with world.guard() as guard:
         await guard.advance(60.0)
         assert (await world.cycle(guard, applied=applied, judged=False)).breaker == "half_open"
     async with world.guard() as guard:
+        (order,) = guard.sent(Command)
+        assert (order.verb, order.reason) == ("restore", "the guard started anew while its breaker was half open")
         told = await world.cycle(guard, BAD)
         assert (told.execute, told.breaker) == (True, "half_open")
         assert frozen(guard) == 1
