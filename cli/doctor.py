@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from cli.doctor_pods import COLUMNS, Named, PodRow, as_columns, look, named_by_file, named_by_state, summary
-from cli.orders import printable, show_rows
+from cli.order_view import printable, show_rows
 from cli.tail import add_bus_flags, bus_settings
 from hostfs.cgroup import ROOT_GROUP, CgroupTree
 from hostfs.files import read_text
@@ -155,7 +155,14 @@ def _configured(host: HostSettings) -> list[Check]:
     kind = "a simulated node" if host.simulated else "v2"
     checks = [Check("cgroup", "ok", f"{kind} at {roots.cgroup_root}"), Check("pods root", "ok", roots.pods_root)]
     if roots.read_only is not None:
-        checks.append(Check("writable", "bad", roots.read_only, "mount the pods root writable into the actuator; everybody else only reads"))
+        checks.append(
+            Check(
+                "writable",
+                "bad",
+                roots.read_only,
+                "mount the pods root writable into the actuator; everybody else only reads",
+            )
+        )
     elif not os.access(os.path.join(roots.cgroup_root, roots.pods_root), os.W_OK, effective_ids=True):
         checks.append(Check("writable", "bad", "this user may not write there", "run it as root, as the actuator is"))
     return checks

@@ -66,10 +66,11 @@ def collect_once(directory: Path, pods: int) -> Callable[[], Seen]:
 
 
 def solve_once(pods: int) -> Callable[[], list[Target]]:
-    """A function that turns three class weights into so many pod weights."""
+    """A function that turns three class weights into so many pod weights, on a tree of all three QoS classes."""
     states = [
-        PodState(uid=str(number), name=f"pod-{number}", group=_group(number), cls=_CLASSES[number % 3], weight=39)
+        PodState(uid=str(number), name=f"pod-{number}", group=group, cls=_CLASSES[number // 3 % 3], weight=39)
         for number in range(pods)
+        for group in (("", "burstable/", "besteffort/")[number % 3] + _group(number).rpartition("/")[2],)
     ]
     weights = {"latency-critical": 1000, "default": 316, "batch": 100}
-    return lambda: solve(states, weights, {})
+    return lambda: solve(states, weights, {}, {"burstable": 13 * pods, "besteffort": 1})

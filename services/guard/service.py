@@ -210,7 +210,11 @@ class GuardService:
             return ratio
         if self.mode != "active" or self._aftermath.breaker.state(self._context.clock.monotonic()) != "half_open":
             return None
-        return ratio if len(canary_weights(state.pods, ratio, self._shared.weights)) >= _TWO else None
+        return (
+            ratio
+            if len(canary_weights(state.pods, ratio, self._shared.weights, parents=state.parents)) >= _TWO
+            else None
+        )
 
     async def _publish(self, cycle: Cycle, action: Action | None, judgement: Judgement) -> None:
         clock, state = self._context.clock, cycle.state

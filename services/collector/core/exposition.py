@@ -39,8 +39,8 @@ _EOF: Final = "# EOF"
 
 _Place = TypeVar("_Place")
 
-# Characters are not given back (`*+`): each pattern is done in one pass, whatever a line is made of. Groups are repeated
-# plainly: before 3.11.5 Python matches too little with possessive ones (CPython gh-106052), and theirs begin unlike.
+# Characters are not given back (`*+`): each pattern is done in one pass, whatever a line is made of. Groups are
+# repeated plainly: before 3.11.5 Python matches too little with possessive ones (CPython gh-106052).
 _BLANKS: Final = r"[ \t]*+"
 _TEXT: Final = r'[^"\\]*+(?:\\.[^"\\]*+)*'
 _PAIR: Final = rf'[^"=,{{}}]++={_BLANKS}"{_TEXT}"{_BLANKS}'

@@ -5,7 +5,7 @@ in its group, what they use is read where they are.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -56,7 +56,7 @@ class Kernel:
                 without.add(parent)
             for child in self._tree.children(parent):
                 reading = self._tree.reading(child)
-                if reading is not None:
+                if reading is not None and not self._is_deserted(child, pods, parents):
                     readings[child] = self._whole(reading, places.get(child)) if child in pods else reading
         delays: dict[str, Mapping[int, int]] = {}
         tasks = 0
@@ -76,6 +76,12 @@ class Kernel:
             node_pressure_usec=pressure.some.total_usec if isinstance(pressure, Pressure) else None,
             run_delays=delays,
         )
+
+    def _is_deserted(self, group: str, pods: Collection[str], parents: Collection[str]) -> bool:
+        """Whether it is a folder for pods in which nothing runs, as `besteffort` often is: it competes with nobody."""
+        if group in pods or group in parents or parse_pod_group(group) is not None:
+            return False
+        return self._tree.is_populated(group) is False
 
     def _places(self, groups: Iterable[str]) -> dict[str, PodPlace]:
         """By group, what the tree tells of the pods. Nothing where none of these is named like a pod's group."""

@@ -45,7 +45,9 @@ class Situation:
         canary those of its pods alone, on the profile scale: they are what moves.
         """
         if self.canary_ratio is not None:
-            return canary_weights(self.state.pods, self.canary_ratio, self.limits, self.canary_ordered)
+            return canary_weights(
+                self.state.pods, self.canary_ratio, self.limits, self.canary_ordered, self.state.parents
+            )
         return {name: seen.weight for name, seen in self.state.classes.items() if seen.weight and seen.weight > 0}
 
 
