@@ -147,3 +147,11 @@ def test_where_nothing_is_named_like_a_pod_the_tree_is_not_scanned(node, monkeyp
     node.add("pod-api", 39)
     monkeypatch.setattr("services.collector.sources.kernel.PodTree", None)
     assert "pod-api" in node.kernel().sweep(["pod-api"]).groups
+
+
+@pytest.mark.parametrize(("events", "is_there"), [(EMPTY, False), (POPULATED, True)])
+def test_a_folder_for_pods_in_which_nothing_runs_is_nobodys_neighbour(node, events, is_there):
+    node.add(BATCH_POD, 39)
+    node.add("besteffort", 1)
+    (node.base / "besteffort" / "cgroup.events").write_text(events["cgroup.events"])
+    assert ("besteffort" in node.kernel().sweep([BATCH_POD]).groups) is is_there
