@@ -1,6 +1,7 @@
 """What the bus says, heard from outside the cluster by a thread, and waits for it to have said something."""
 
 import asyncio
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,9 +10,9 @@ from contextlib import contextmanager
 from runtime.bus import Received
 from runtime.nats_bus import connect, ignore_events
 from runtime.settings import BusSettings
-from schemas.codec import DecodeError, decode
-from schemas.messages import Actuation, AnyMessage, State, Verdict
-from schemas.subjects import ROOT
+from schemas.codec import DecodeError, decode, encode
+from schemas.messages import Actuation, AnyMessage, Command, Mode, State, Verdict
+from schemas.subjects import ROOT, message_id, subject_of
 from tests.kube.cluster import WAIT_SECONDS
 
 
@@ -50,6 +51,17 @@ class Listener:
 
     def verdicts(self, since: int = 0) -> list[Verdict]:
         return [one for one in self.messages[since:] if isinstance(one, Verdict)]
+
+    def order_mode(self, node: str, mode: Mode) -> None:
+        """Orders a mode as an operator does, over the connection that stands, and waits until the guard judges by it."""
+        order = Command(
+            node=node, boot="operator", cycle=0, at=time.time_ns(), verb="mode", by="a test", reason="a test", mode=mode,
+            id=secrets.token_hex(4),
+        )  # fmt: skip
+        sent = self._bus.publish(subject_of(order), encode(order), msg_id=message_id(order))
+        asyncio.run_coroutine_threadsafe(sent, self._loop).result(WAIT_SECONDS)
+        since = len(self.messages)
+        self.until(lambda _: any(one.mode == mode for one in self.verdicts(since)))
 
     def start(self) -> None:
         self._thread.start()

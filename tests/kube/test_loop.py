@@ -4,8 +4,6 @@ Needs a kubelet whose pods' groups are this machine's (any one-node cluster on i
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -143,11 +141,7 @@ def _start(cluster: Cluster, node: Any, images: Images, stack: ExitStack, folder
     listener.cycles(WARM_UP, WARM_UP * slow)
     uncontrolled = listener.cycles(LOOK, LOOK * slow)
     assert groups.weights() == originals, "something was written in shadow"
-    order = [sys.executable, "-m", "cli", "mode", "active", "--nats-url", listener.url, "--node", node.metadata.name]
-    done = subprocess.run(
-        [*order, "--reason", "a test", "--wait", "60"], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    listener.order_mode(node.metadata.name, "active")
     since = len(listener.messages)
     listener.cycles(CYCLES, CYCLES * slow)
     controlled = listener.cycles(LOOK, LOOK * slow)
