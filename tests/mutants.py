@@ -28,7 +28,7 @@ WRITER, FORMAT = "services/actuator/cgroup_writer.py", "services/actuator/core/j
 MESSENGER, CODEC = "runtime/messenger.py", "schemas/codec.py"
 MODE_ORDERS, MODE_ORDER = "services/guard/mode_orders.py", "services/guard/core/mode_order.py"
 AFTERMATH, BREAKER = "services/guard/aftermath.py", "services/guard/core/breaker.py"
-JOURNAL = "services/actuator/journal.py"
+JOURNAL, FAMILIES = "services/actuator/journal.py", "services/actuator/core/families.py"
 
 _OF_RULES, _OF_VERDICTS = "tests/unit/guard/test_rules.py::test_", "tests/unit/guard/test_service_verdicts.py::test_"
 _OF_MODES, _OF_ACTUATOR = "tests/unit/guard/test_service_modes.py::test_", "tests/unit/actuator/test_service.py::test_"
@@ -41,6 +41,7 @@ _OF_JOURNAL, _OF_CODEC = "tests/unit/actuator/test_journal.py::test_", "tests/un
 _OF_MESSENGER = "tests/unit/runtime/test_messenger.py::test_"
 _OF_HALF_OPEN = "tests/unit/guard/test_service_half_open.py::test_"
 _OF_RESTARTS = "tests/unit/guard/test_service_breaker_restart.py::test_"
+_OF_SOLVER, _OF_TREE = "tests/unit/actuator/test_solver.py::test_", "tests/property/test_solver_tree.py::test_"
 _OF_BREAKER = "tests/unit/guard/test_breaker.py::test_"
 _OF_GIVEN_BACK = "tests/unit/guard/test_service_orders_given_back.py::test_"
 _OF_ORDERS, _OF_ORDER = "tests/unit/guard/test_service_orders.py::test_", "tests/unit/guard/test_mode_order.py::test_"
@@ -165,6 +166,28 @@ MUTANTS: Final = (
         "for age in change_ages(",
         "for age in [] and change_ages(",
         (_OF_MODES + "i2_a_restart_does_not_refill_the_change_budget",),
+    ),
+    Mutant(
+        "I2",
+        "solver: pods that are not steered keep their share in a QoS group that loses",
+        FAMILIES,
+        "total = family.before * kept - family.rest",
+        "total = Fraction(family.own)",
+        (
+            _OF_SOLVER + "what_the_group_loses_the_steered_pods_in_it_go_without",
+            _OF_TREE + "who_is_not_steered_never_has_less_than_under_the_originals",
+        ),
+    ),
+    Mutant(
+        "I2",
+        "solver: a group without steered pods keeps its share",
+        FAMILIES,
+        "return Fraction(1) if family.loose else",
+        "return Fraction(0) if family.loose else",
+        (
+            _OF_SOLVER + "a_group_that_is_not_steered_beside_them_bounds_that_weight_by_what_it_was",
+            _OF_TREE + "nor_a_group_beside_pods_that_holds_nobody_steered",
+        ),
     ),
     Mutant(
         "I3",
