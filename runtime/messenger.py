@@ -15,12 +15,22 @@ from schemas.subjects import heartbeat_subject, kind_of, message_id, node_token,
 
 M = TypeVar("M", bound=AnyMessage)
 
+_MOST_STORED = 100_000
+
 
 class Dated(NamedTuple, Generic[M]):
     """A stored message and the server's wall time, in nanoseconds, when it was stored."""
 
     message: M
     stored_ns: int
+
+
+class _Unread(NamedTuple):
+    """Why something is not taken: the word for it, its cycle, and what is wrong."""
+
+    reason: str
+    cycle: int
+    detail: str
 
 
 class Messenger:
@@ -65,8 +75,17 @@ class Messenger:
         await self._bus.publish_stored(subject_of(message), encode(message), msg_id=message_id(message), stream=stream)
         self._metrics.published.labels(kind_of(message)).inc()
 
-    async def listen(self, kind: type[M], handler: Callable[[M], Awaitable[None]], *, service: str = "*") -> None:
-        """Calls `handler` for each message of `kind` for this node; heartbeats can be of one service only."""
+    async def listen(
+        self,
+        kind: type[M],
+        handler: Callable[[M], Awaitable[None]],
+        *,
+        service: str = "*",
+        unread: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Calls `handler` for each message of `kind` for this node; heartbeats can be of one service only. `unread` is
+        called for what came there and is no such message.
+        """
         tag = str(kind.__struct_config__.tag)
         if issubclass(kind, Heartbeat):
             where = heartbeat_subject(service, self.node)
@@ -74,7 +93,7 @@ class Messenger:
             where = rpc_subject("collector", self.node, "collect")
         else:
             where = subject(tag, self.node)
-        self._subscriptions.append(await self._bus.subscribe(where, self._reader(kind, tag, handler)))
+        self._subscriptions.append(await self._bus.subscribe(where, self._reader(kind, tag, handler, unread)))
 
     async def learn_from(
         self, stream: str, durable: str, kind: type[M], handler: Callable[[M], Awaitable[None]]
@@ -85,17 +104,26 @@ class Messenger:
         self._subscriptions.append(await self._bus.consume(stream, durable, subject(tag, self.node), reader))
 
     async def history(self, stream: str, kind: type[M], limit: int) -> list[M]:
-        """Up to `limit` newest stored messages of `kind`, oldest first; what cannot be read is counted and left out."""
-        where = subject(str(kind.__struct_config__.tag), self.node)
-        payloads = await self._bus.last(stream, where, limit)
-        return [message for payload in payloads if (message := self._read(payload, kind)) is not None]
+        """Up to `limit` newest stored messages of `kind`, oldest first. What cannot be read or is about another node is
+        counted as dropped, and not against the limit.
+        """
+        return [dated.message for dated in await self.dated_history(stream, kind, limit)]
 
     async def dated_history(self, stream: str, kind: type[M], limit: int) -> list[Dated[M]]:
         """As `history`, with the time at which each was stored."""
         where = subject(str(kind.__struct_config__.tag), self.node)
-        found = await self._bus.stored(stream, where, limit)
-        read = [(self._read(item.payload, kind), item.stored_ns) for item in found]
-        return [Dated(message, stored_ns) for message, stored_ns in read if message is not None]
+        asked = limit
+        while True:
+            found = await self._bus.stored(stream, where, asked)
+            read = [(self._decoded(item.payload, kind), item.stored_ns) for item in found]
+            whole = [Dated(message, stored_ns) for message, stored_ns in read if not isinstance(message, _Unread)]
+            if len(whole) >= limit or len(found) < asked or asked >= _MOST_STORED:
+                break
+            asked = min(_MOST_STORED, 10 * asked)  # others' rubbish must not hide what lies behind it
+        for message, _ in read:
+            if isinstance(message, _Unread):
+                self._drop(str(kind.__struct_config__.tag), *message)
+        return whole[-limit:] if limit > 0 else []
 
     async def kept_since_ns(self, stream: str) -> int:
         """When the oldest message that the stream still has was stored; 0 if it has all that it ever had."""
@@ -116,16 +144,18 @@ class Messenger:
         self._drop(kind_of(message), reason, message.cycle, "")
 
     def _reader(
-        self, kind: type[M], tag: str, handler: Callable[[M], Awaitable[None]]
+        self,
+        kind: type[M],
+        tag: str,
+        handler: Callable[[M], Awaitable[None]],
+        unread: Callable[[], Awaitable[None]] | None = None,
     ) -> Callable[[Received], Awaitable[None]]:
         async def read(received: Received) -> None:
-            try:
-                message = decode_as(received.payload, kind)
-            except DecodeError as error:
-                self._drop(tag, "decode", 0, str(error))
-                return
-            if message.node != self.node:
-                self._drop(tag, "other_node", message.cycle, message.node)
+            message = self._decoded(received.payload, kind)
+            if isinstance(message, _Unread):
+                self._drop(tag, *message)
+                if unread is not None:
+                    await unread()
                 return
             age = (self._clock.now_ns() - message.at) / 1e9
             if age >= 0:  # a clock that stepped back gives no age, and drops nothing (NA-09)
@@ -137,12 +167,12 @@ class Messenger:
 
         return read
 
-    def _read(self, payload: bytes, kind: type[M]) -> M | None:
+    def _decoded(self, payload: bytes, kind: type[M]) -> "M | _Unread":
         try:
-            return decode_as(payload, kind)
+            message = decode_as(payload, kind)
         except DecodeError as error:
-            self._drop(str(kind.__struct_config__.tag), "decode", 0, str(error))
-            return None
+            return _Unread("decode", 0, str(error))
+        return message if message.node == self.node else _Unread("other_node", message.cycle, message.node)
 
     def _drop(self, kind: str, reason: str, cycle: int, detail: str) -> None:
         self._metrics.dropped.labels(kind, reason).inc()

@@ -139,7 +139,9 @@ class ActuatorService:
         await self._act(verdict, now)
 
     async def _on_command(self, command: Command) -> None:
-        key = command.id or str(command.at)
+        if command.verb == "mode" and command.by == "guard":
+            return  # it says again what holds; its verdicts say it, too
+        key = command.id or f"{command.by}/{command.at}/{command.verb}/{command.mode}/{command.reason}"
         if key in self._heard:
             self._context.messenger.drop(command, "duplicate")
             return
@@ -148,7 +150,7 @@ class ActuatorService:
             self._heard.popitem(last=False)
         if command.verb == "mode" and command.mode in _STANDS_STILL:
             self._stand_still = command.mode
-        elif command.verb == "mode" and command.mode is not None and command.by != "guard":  # which says things again
+        elif command.verb == "mode" and command.mode is not None:
             self._stand_still = None
         if command.verb == "rollback":
             await self._roll_back(command)

@@ -14,7 +14,7 @@ from runtime.lifecycle import Context
 from runtime.messenger import Dated
 from runtime.streams import ORDERS
 from schemas.messages import Command, Mode
-from services.guard.core.mode_order import STANDS_STILL, is_again, sets_mode
+from services.guard.core.mode_order import STANDS_STILL, first_stored_ns, sets_mode
 
 BUCKET = "trimtab-mode"
 _RECENT, _ALL = 200, 10_000
@@ -73,7 +73,7 @@ def newest_mode_order(orders: Sequence[Dated[Command]]) -> Dated[Command] | None
 
 def _as_first(dated: Dated[Command]) -> Dated[Command]:
     """What a guard says again is dated as the order that it repeats."""
-    return Dated(dated.message, dated.message.at) if is_again(dated.message) else dated
+    return Dated(dated.message, first_stored_ns(dated.message, dated.stored_ns))
 
 
 def _stored_ns(dated: Dated[Command]) -> int:

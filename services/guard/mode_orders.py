@@ -79,12 +79,10 @@ class ModeOrders:
     async def hear(self, command: Command) -> bool:
         """One order off the wire; False if it was dropped as a duplicate."""
         if not sets_mode(command):
-            self._since += 1
-            if self._since >= _AGAIN_AFTER:
-                await self._say_again()
+            await self.hear_junk()
             return True
         if is_again(command):
-            return True
+            return True  # what holds is not said against
         if key_of(command) in self._known:
             self._context.messenger.drop(command, "duplicate")
             return False
@@ -97,6 +95,12 @@ class ModeOrders:
         if not await self._obey_if_stored(command, stop):
             self._start(self._obey_once_stored(command, stop))
         return True
+
+    async def hear_junk(self) -> None:
+        """Something on the orders' subject that is none: it is stored all the same, and pushes orders back."""
+        self._since += 1
+        if self._since >= _AGAIN_AFTER:
+            await self._say_again()
 
     async def stop(self) -> None:
         """Waits for nothing any more."""
@@ -116,17 +120,19 @@ class ModeOrders:
             await self._context.clock.sleep(pause)
             if await self._obey_if_stored(command, stop):
                 return
+        if await self._obey_if_stored(command, stop, _ALL):  # many came after it
+            return
         self._context.messenger.drop(command, "not_stored")
         self._context.log.warning(
             "order_refused", mode=command.mode, by=command.by, detail=f"{ORDERS} does not have it; give it again"
         )
 
-    async def _obey_if_stored(self, command: Command, stop: Command | None) -> bool:
+    async def _obey_if_stored(self, command: Command, stop: Command | None, limit: int = _RECENT) -> bool:
         """Obeys what the stream says as soon as it has this order; False while it has not. `stop` is the order to stand
         still that was the newest when this one was heard.
         """
         try:
-            orders = await self._history(_RECENT)
+            orders = await self._history(limit)
         except BusError:
             return False
         place = next((at for at, dated in reversed(list(enumerate(orders))) if dated.message == command), None)
@@ -160,8 +166,9 @@ class ModeOrders:
 
     async def _say_again(self) -> None:
         try:
-            orders = await self._far_enough()
+            since, orders = self._since, await self._far_enough()
             self._obey_stored(orders, "mode_changed", heard=0)  # so many at once may have cost one that was not heard
+            self._since = max(since, self._since)  # what is no order is not among those
             await self._say_again_in_time(orders)
         except BusError as error:  # with the next order
             self._context.log.warning("orders_unknown", detail=str(error))
@@ -176,7 +183,7 @@ class ModeOrders:
                 if self._stop is not None:
                     await self._context.messenger.send_stored(self._stop, ORDERS)
                 elif self._held is not None and in_force(orders, self._max_skew_seconds) is None:
-                    await self._context.messenger.send_stored(said_again(*self._held), ORDERS)
+                    await self._context.messenger.send_stored(self._said_again(self._held), ORDERS)
             except BusError:
                 continue  # the streams may have to be made again first
             return
@@ -184,10 +191,13 @@ class ModeOrders:
 
     async def _say_again_in_time(self, orders: Sequence[Dated[Command]]) -> None:
         held = in_force(orders, self._max_skew_seconds) or self._known_to_hold()
-        if self._since < _AGAIN_AFTER or held is None or held[0].mode != self._mode:
+        if self._since < _AGAIN_AFTER:
+            return
+        if held is None or held[0].mode != self._mode:
+            self._since = 0  # there is nothing to say
             return
         try:
-            await self._context.messenger.send_stored(said_again(*held), ORDERS)
+            await self._context.messenger.send_stored(self._said_again(held), ORDERS)
         except BusError as error:
             self._context.log.warning("orders_unknown", detail=str(error))
             return
@@ -202,6 +212,9 @@ class ModeOrders:
 
     async def _history(self, limit: int) -> list[Dated[Command]]:
         return await self._context.messenger.dated_history(ORDERS, Command, limit)
+
+    def _said_again(self, held: Stored) -> Command:
+        return said_again(*held, self._context.clock.now_ns())
 
     def _known_to_hold(self) -> Stored | None:
         """What holds by our own memory: a flood may have pushed it out of the stream before it was said again."""

@@ -70,7 +70,7 @@ class GuardService:
     async def start(self) -> None:
         """Takes up what the last run left, then listens. Orders that come meanwhile are newer than what is stored."""
         messenger = self._context.messenger
-        await messenger.listen(Command, self._on_command)
+        await messenger.listen(Command, self._on_command, unread=self._modes.hear_junk)
         await self._take_up()
         self._show_mode()
         await messenger.listen(Actuation, self._on_actuation)

@@ -5,6 +5,7 @@ weights move must also carry the time of the moment: an old one that is stored a
 nothing move. To stand still needs no right time: nobody is kept from a freeze by a wrong clock.
 """
 
+import re
 from collections.abc import Container, Iterable
 from typing import Final, TypeAlias
 
@@ -17,6 +18,7 @@ Stored: TypeAlias = tuple[Command, int]
 """An order, and the server's wall time in nanoseconds when it was stored."""
 
 _AGAIN: Final = "again-"
+_AGAIN_ID: Final = re.compile(r"again-[0-9]{1,19}-")
 _SECOND: Final = 1_000_000_000
 _BY: Final = "guard"
 
@@ -55,8 +57,8 @@ def in_force(orders: Iterable[Stored], max_skew_seconds: float) -> Stored | None
         if not sets_mode(order):
             continue
         if is_again(order):
-            if held is None:
-                held = (order, order.at)
+            if held is None and refusal(order, stored_ns, (), max_skew_seconds) is None:
+                held = (order, first_stored_ns(order, stored_ns))
             continue
         if refusal(order, stored_ns, known, max_skew_seconds) is None:
             held = (order, stored_ns)
@@ -64,22 +66,28 @@ def in_force(orders: Iterable[Stored], max_skew_seconds: float) -> Stored | None
     return held
 
 
-def said_again(order: Command, stored_ns: int) -> Command:
-    """The same order by the guard's word, dated as the first: `stored_ns` stays its time."""
+def said_again(order: Command, stored_ns: int, now_ns: int) -> Command:
+    """The same order by the guard's word now. Its id says when the first was stored (`stored_ns`), and which it was."""
+    first = key_of(order).split("-", 2)[2] if is_again(order) else key_of(order)
     reason = order.reason if is_again(order) else f"still in force, ordered by {order.by}: {order.reason}"
     return Command(
         node=order.node,
         boot=order.boot,
         cycle=order.cycle,
-        at=stored_ns,
+        at=now_ns,
         verb="mode",
         by=_BY,
         reason=reason[:300],
         mode=order.mode,
-        id=f"{_AGAIN}{key_of(order).removeprefix(_AGAIN)}"[:300],
+        id=f"{_AGAIN}{stored_ns}-{first}"[:300],
     )
+
+
+def first_stored_ns(order: Command, stored_ns: int) -> int:
+    """When an order was first stored; `stored_ns` is when it was stored this time."""
+    return int((order.id or "").split("-", 2)[1]) if is_again(order) else stored_ns
 
 
 def is_again(order: Command) -> bool:
     """Whether it only says again what holds."""
-    return order.by == _BY and (order.id or "").startswith(_AGAIN)
+    return order.by == _BY and _AGAIN_ID.match(order.id or "") is not None

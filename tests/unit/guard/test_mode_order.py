@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.guard.core.mode_order import in_force, is_again, refusal, said_again
+from services.guard.core.mode_order import first_stored_ns, in_force, is_again, refusal, said_again
 from tests.support.builders import START_NS, command
 
 SECOND = 1_000_000_000
@@ -67,29 +67,44 @@ def test_the_words_for_what_does_not_count():
 
 # ---- said again ----
 
+NOW = START_NS + 90_000 * SECOND
+
+
+def again(of, at=NOW):
+    """What a guard says of an order at a time, and when that was stored."""
+    return said_again(*of, at), at
+
 
 def test_what_is_said_again_holds_where_the_order_itself_is_gone():
-    again = said_again(*order("active", 1))
-    held = in_force([(again, START_NS + 90_000 * SECOND)], SKEW)
-    assert held == (again, START_NS + SECOND)
-    assert is_again(again)
-    assert again.reason == "still in force, ordered by operator: because"
+    word, stored_ns = again(order("active", 1))
+    assert in_force([(word, stored_ns)], SKEW) == (word, START_NS + SECOND)
+    assert is_again(word)
+    assert word.reason == "still in force, ordered by operator: because"
 
 
 def test_what_is_said_again_twice_is_dated_and_told_as_the_first_time():
-    once = said_again(*order("active", 1))
-    twice = said_again(once, once.at)
-    assert (twice.at, twice.reason, twice.id) == (once.at, once.reason, once.id)
+    once, _ = again(order("active", 1))
+    held = in_force([(once, NOW)], SKEW)
+    twice = said_again(*held, NOW + 1000 * SECOND)
+    assert (twice.reason, twice.id) == (once.reason, once.id)
+    assert first_stored_ns(twice, NOW + 1000 * SECOND) == START_NS + SECOND
 
 
 def test_what_is_said_again_never_counts_against_an_order_that_came_between():
     first = order("active", 1)
-    assert mode_of(first, order("frozen", 2), (said_again(*first), START_NS + 3 * SECOND)) == "frozen"
+    assert mode_of(first, order("frozen", 2), again(first, START_NS + 3 * SECOND)) == "frozen"
+
+
+def test_an_old_word_that_comes_again_lets_nothing_move():
+    word, stored_ns = again(order("active", 1))
+    assert mode_of((word, stored_ns + 301 * SECOND)) is None
+    assert mode_of((word, stored_ns + 300 * SECOND)) == "active"
 
 
 def test_nobody_but_the_guard_says_again():
     first, stored_ns = order("active", 1)
-    forged = command(verb="mode", mode="active", id="again-1", at=START_NS)
+    forged = command(verb="mode", mode="active", id=f"again-{START_NS}-1", at=START_NS)
     assert mode_of(order("frozen", 2), (forged, stored_ns + 1000 * SECOND)) == "frozen"
     assert not is_again(forged)
     assert not is_again(first)
+    assert not is_again(command(verb="mode", mode="active", by="guard", id="again-x"))

@@ -181,3 +181,40 @@ async def test_without_an_order_nothing_is_said_again():
     async with guard_in("active") as guard:
         await guard.inject(*(command(verb="rollback", cycle=cycle, id=f"r{cycle}") for cycle in range(160)))
         assert guard.sent(Command) == []
+
+
+async def test_rubbish_on_the_orders_subject_makes_the_guard_say_again_what_holds():
+    async with guard_in("shadow") as guard:
+        await guard.inject(mode("active"))
+        await guard.inject_raw(WHERE, *([b'{"type":"io.nats.jetstream.api.v1.stream_info_response"}'] * 155))
+        assert [(order.by, order.mode) for order in guard.sent(Command)] == [("guard", "active")]
+
+
+async def test_rubbish_hides_no_freeze_from_the_next_guard():
+    bus = MemoryBus(lambda: START_NS)
+    bus.store(WHERE, encode(mode("frozen")))
+    for _ in range(250):
+        bus.store(WHERE, b'{"type":"io.nats.jetstream.api.v1.stream_info_response"}')
+    async with guard_in("active", bus=bus) as guard:
+        assert guard.service.mode == "frozen"
+
+
+async def test_an_order_for_another_node_on_this_nodes_subject_is_not_taken_up():
+    bus = MemoryBus(lambda: START_NS)
+    bus.store(WHERE, encode(mode("frozen")))
+    bus.store(WHERE, encode(mode("active", node="other")))
+    async with guard_in("active", bus=bus) as guard:
+        assert guard.service.mode == "frozen"
+        assert guard.dropped("command", "other_node") > 0
+
+
+async def test_an_order_that_many_others_follow_at_once_is_obeyed_and_not_called_missing():
+    bus = Forgetful()
+    async with guard_in("shadow", bus=bus) as guard:
+        bus.store(WHERE, encode(mode("active")))
+        for number in range(230):
+            bus.store(WHERE, encode(command(verb="restore", id=f"{number}")))
+        await bus.publish(WHERE, encode(mode("active")))
+        await guard.advance(10.0)
+        assert guard.service.mode == "active"
+        assert guard.dropped("command", "not_stored") == 0

@@ -93,10 +93,33 @@ async def test_a_bad_stored_message_is_counted_and_learning_goes_on(station):
     assert station.count("messages_dropped_total", kind="action", reason="decode") == 1
 
 
+async def test_rubbish_and_other_nodes_messages_hide_nothing_that_lies_behind_them(station):
+    await station.publish(subject("action", NODE), encode(action(1)))
+    for number in range(60):
+        await station.publish(subject("action", NODE), b"{" if number % 2 else encode(action(2, node="other")))
+    assert await station.messenger.history("AUDIT", Action, 5) == [action(1)]
+    assert station.count("messages_dropped_total", kind="action", reason="decode") == 30
+    assert station.count("messages_dropped_total", kind="action", reason="other_node") == 30
+
+
+async def test_who_wants_to_know_of_what_cannot_be_read_is_told(station):
+    told = []
+
+    async def unread():
+        told.append(1)
+
+    await station.messenger.listen(Action, station.hear, unread=unread)
+    for raw in [b"{", encode(action(1)), encode(action(2, node="other"))]:
+        await station.publish(subject("action", NODE), raw)
+    await settle()
+    assert len(told) == 2
+
+
 async def test_history_is_oldest_first_and_leaves_out_what_cannot_be_read(station):
     for raw in [encode(action(1)), b"{", encode(action(2)), encode(action(3))]:
         await station.publish(subject("action", NODE), raw)
-    assert await station.messenger.history("AUDIT", Action, 3) == [action(2), action(3)]
+    assert await station.messenger.history("AUDIT", Action, 2) == [action(2), action(3)]
+    assert await station.messenger.history("AUDIT", Action, 3) == [action(1), action(2), action(3)]
     assert await station.messenger.history("AUDIT", Reward, 3) == []
     assert station.count("messages_dropped_total", kind="action", reason="decode") == 1
 
