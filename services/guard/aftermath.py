@@ -25,6 +25,7 @@ class Aftermath:
         self._metrics = metrics
         self._orders = orders
         self._trial: Cycle | None = None
+        self._lost: Cycle | None = None  # it was taken back, and the breaker's order is still to be given
         self.moved_at = -math.inf
         self.breaker = Breaker(
             config.rollbacks_to_open, config.rollback_window_seconds, config.cool_down_seconds, config.trial_seconds
@@ -45,9 +46,15 @@ class Aftermath:
         self._trial = cycle if self.breaker.is_trying else None
 
     def taken_back(self) -> None:
-        """Weights were ordered back, or a mode that stands still was: nothing is under trial any more."""
-        self._trial = None
-        self.breaker.not_tried()
+        """Weights were ordered back, or a mode that stands still was: nothing is under trial any more. What had been
+        carried out and could not be judged to its end counts as what failed.
+        """
+        trial, self._trial = self._trial, None
+        if trial is not None and trial.applied:
+            trial.settled, self._lost = True, trial
+            self.breaker.reopen(self._now())
+        else:
+            self.breaker.not_tried()
 
     async def on_actuation(self, cycle: Cycle, actuation: Actuation, *, stands_still: str | None) -> None:
         """What the actuator did about a cycle. `stands_still`: the mode in force, if it is one in which nothing is
@@ -64,11 +71,17 @@ class Aftermath:
             reason = f"a change was applied while the mode is {stands_still}"
             await self._orders.restore(cycle.state, "mode", reason)
         cycle.applied = True
+        cycle.written = {
+            write.group: write.after for write in actuation.writes if write.result == "applied" and write.after
+        }
 
     async def compare(self, cycle: Cycle) -> None:
         """Judges a change that is known to be in force by the look that was taken after it."""
         after = cycle.after
         if after is None or not cycle.applied or cycle.settled:
+            return
+        if cycle is self._trial and cycle.is_undone_in(after):
+            self.taken_back()
             return
         evidence, regression = self._find(cycle, after)
         self._metrics.evidence.labels(evidence).inc()
@@ -79,6 +92,12 @@ class Aftermath:
 
     async def look_again(self, states: Iterable[State]) -> None:
         """Judges the change under trial by later looks, and takes it back when that has lasted too long."""
+        for state in states:
+            if self._trial is not None and self._trial.is_undone_in(state):
+                self.taken_back()
+        if self._lost is not None:
+            lost, self._lost = self._lost, None
+            await self._open(lost, "the change under trial was taken back before it was judged")
         trial = self._trial
         if trial is None:
             return

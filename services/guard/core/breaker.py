@@ -57,7 +57,7 @@ class Breaker:
             self._tried_at = now
 
     def not_tried(self) -> None:
-        """The change under trial was not carried out, or taken back for another reason: one more may be tried."""
+        """The change under trial was not carried out: one more may be tried."""
         self._tried_at = None
 
     @property
@@ -75,8 +75,12 @@ class Breaker:
         """Whether the trial has lasted too long without evidence; True opens it again, for another cool-down."""
         if self._tried_at is None or now - self._tried_at < self.trial_seconds:
             return False
-        self._opened_at, self._tried_at = now, None
+        self.reopen(now)
         return True
+
+    def reopen(self, now: float) -> None:
+        """The change under trial came to nothing: another cool-down begins."""
+        self._opened_at, self._tried_at = now, None
 
     def rolled_back(self, now: float) -> bool:
         """A change was rolled back; True when this opens the breaker."""

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.canary import is_canary
 from schemas.messages import Command, PodState, Verdict
-from tests.support.builders import BATCH, CRITICAL, action, actuation, after, command, state, with_p99
+from tests.support.builders import BATCH, CRITICAL, action, actuation, after, command, pod, state, with_p99, write
 from tests.support.services import guard_in
 
 TICK = 5.0
@@ -17,6 +17,10 @@ SETTINGS = {
     "guard.trial_seconds": 30.0,
     "weights.max_changes_per_minute": 600.0,
 }
+
+
+WRITTEN = (write(before=500, after=1000),)
+"""The states that follow show what this leaves."""
 
 
 class World:
@@ -36,9 +40,11 @@ class World:
         told = guard.sent(Verdict)[-1]
         assert told.cycle == self.number
         if told.execute and outcome is not None:
-            await guard.inject(actuation(cycle=self.number, outcome=outcome, at=guard.at()))
+            await guard.inject(actuation(cycle=self.number, outcome=outcome, at=guard.at(), writes=WRITTEN))
         await guard.advance(2.0)
-        await guard.inject(with_p99(after(before), after_p99, requests=requests if later is None else later))
+        await guard.inject(
+            with_p99(after(before, pods=before.pods), after_p99, requests=requests if later is None else later)
+        )
         await guard.advance(TICK - 2.0)
         return told
 
@@ -113,14 +119,34 @@ async def test_a_change_whose_actuation_is_never_heard_of_is_no_success():
 @pytest.mark.parametrize(
     "order", [command(verb="restore"), command(verb="mode", mode="frozen")], ids=["restore", "frozen"]
 )
-async def test_an_operator_who_takes_the_weights_back_ends_the_trial(order):
+async def test_an_operator_who_takes_the_weights_back_ends_the_trial_without_a_second_one(order):
     async with half_open() as world:
         await world.cycle(requests=FEW)
         await world.guard.inject(order)
         if order.verb == "mode":
             await world.guard.inject(command(verb="mode", mode="active", id="c2"))
-        await world.guard.advance(TICK)
-        assert (await world.cycle(requests=FEW)).execute
+        told = [await world.cycle(requests=FEW) for _ in range(3)]
+        assert [(verdict.execute, verdict.breaker) for verdict in told] == [(False, "open")] * 3
+        assert world.orders() == [(2, "restore")]
+
+
+async def test_originals_that_returned_by_themselves_end_the_trial_without_a_second_one():
+    async with half_open() as world:
+        await world.cycle(requests=FEW)
+        await world.guard.inject(actuation(cycle=2, outcome="restored", at=world.guard.at() + 1))
+        assert (await world.cycle()).breaker == "open"
+
+
+@pytest.mark.parametrize("weight", [500, 39], ids=["a restarted actuator", "somebody else"])
+async def test_weights_that_are_no_longer_those_of_the_change_prove_nothing_about_it(weight):
+    async with half_open() as world:
+        await world.cycle(later=FEW)
+        others = (pod("api", weight=weight), pod("job", BATCH, 100))
+        told = await world.cycle(pods=others)  # all is well, without the change
+        assert (told.execute, told.breaker) == (False, "open")
+        assert world.orders() == [(2, "restore")]
+        order = world.guard.sent(Command)[-1]
+        assert order.reason == "the change under trial was taken back before it was judged"
 
 
 # ---- on the canary's pods ----

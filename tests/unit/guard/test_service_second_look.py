@@ -6,6 +6,7 @@ import pytest
 from runtime.clock import settle
 from schemas.messages import Command, Verdict
 from tests.support.builders import (
+    BATCH,
     BOOT,
     CRITICAL,
     WEIGHTS,
@@ -14,6 +15,7 @@ from tests.support.builders import (
     after,
     command,
     hold,
+    pod,
     state,
     with_p99,
     with_wait,
@@ -236,8 +238,12 @@ async def test_a_trial_that_nobody_looked_at_again_does_not_block_the_next():
         await opened(guard)
         await cycle_to_actuation(guard, 16)
         await guard.advance(5.0)
-        await whole_cycle(guard, 17, KEPT)
-        assert [verdict.execute for verdict in guard.sent(Verdict)[15:]] == [True, True]
+        in_force = with_p99(
+            state(cycle=17, at=guard.at(), pods=(pod("api", weight=2000), pod("job", BATCH, 100))), KEPT
+        )
+        await guard.inject(in_force, action(cycle=17))
+        told = [(verdict.execute, verdict.breaker) for verdict in guard.sent(Verdict)[15:]]
+        assert told == [(True, "half_open"), (True, "closed")]
 
 
 async def test_the_mark_of_the_frozen_goes_when_the_cool_down_is_over_without_a_change():
