@@ -93,6 +93,8 @@ class Wish:
         for flag, text in (("--by", self.by), ("reason", reason)):
             if not text.strip() or len(text) > _LONGEST_TEXT:
                 raise ConfigError(f"{flag}: takes 1 to {_LONGEST_TEXT} letters: it is kept in the audit")
+        if self.by.strip() == "guard":
+            raise ConfigError("--by: guard is the guard's own name; say who you are")
         verb: CommandVerb = "mode" if self.mode is not None else "restore"
         command = Command(
             node=node,

@@ -314,6 +314,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "I4",
+        "journal: an emptied file is damage",
+        FORMAT,
+        "if not complete:",
+        "if not raw:\n        return []\n    if not complete:",
+        (_OF_JOURNAL + "a_file_that_was_emptied_is_damaged",),
+    ),
+    Mutant(
+        "I4",
         "journal: of this boot of the machine",
         FORMAT,
         "if head.boot_id != boot_id:",
@@ -423,8 +431,7 @@ MUTANTS: Final = (
         "I7",
         "a message that cannot be read is counted and dropped",
         MESSENGER,
-        """self._drop(tag, "decode", 0, str(error))
-                return""",
+        'return _Unread("decode", 0, str(error))',
         "raise",
         (_OF_MESSENGER + "ms_03_a_bad_message_is_counted_and_the_reader_goes_on",),
     ),
@@ -432,8 +439,8 @@ MUTANTS: Final = (
         "I7",
         "a message about another node is dropped",
         MESSENGER,
-        "if message.node != self.node:",
-        "if False:",
+        "return message if message.node == self.node else",
+        "return message if True else",
         (_OF_MESSENGER + "a_message_about_another_node_is_dropped_even_on_this_nodes_subject",),
     ),
     Mutant(
@@ -603,6 +610,25 @@ MUTANTS: Final = (
         (_OF_RESTARTS + "killed_with_a_change_under_trial_it_takes_that_back_and_tries_another_one",),
     ),
     Mutant(
+        "breaker",
+        "a change under trial that is not in force proves nothing",
+        AFTERMATH,
+        "if self._trial is not None and self._trial.is_undone_in(state):",
+        "if False:",
+        (_OF_HALF_OPEN + "weights_that_are_no_longer_those_of_the_change_prove_nothing_about_it",),
+    ),
+    Mutant(
+        "breaker",
+        "a trial that was taken back costs a cool-down",
+        AFTERMATH,
+        "if trial is not None and trial.applied:",
+        "if False:",
+        (
+            _OF_HALF_OPEN + "an_operator_who_takes_the_weights_back_ends_the_trial_without_a_second_one",
+            _OF_HALF_OPEN + "originals_that_returned_by_themselves_end_the_trial_without_a_second_one",
+        ),
+    ),
+    Mutant(
         "orders",
         "guard: to stand still is obeyed when it is heard",
         MODE_ORDERS,
@@ -742,18 +768,53 @@ MUTANTS: Final = (
         "orders",
         "guard: what is said again lifts nothing",
         MODE_ORDER,
-        """if held is None:
-                held = (order, order.at)""",
-        """if True:
-                held = (order, order.at)""",
+        "if held is None and refusal(",
+        "if None is refusal(",
         (_OF_ORDER + "what_is_said_again_never_counts_against_an_order_that_came_between",),
+    ),
+    Mutant(
+        "orders",
+        "guard: an old word that comes again lets nothing move",
+        MODE_ORDER,
+        "if held is None and refusal(order, stored_ns, (), max_skew_seconds) is None:",
+        "if held is None:",
+        (_OF_ORDER + "an_old_word_that_comes_again_lets_nothing_move",),
+    ),
+    Mutant(
+        "orders",
+        "guard: rubbish in the stream hides no order",
+        MESSENGER,
+        "if len(whole) >= limit or len(found) < asked or asked >= _MOST_STORED:",
+        "if True:",
+        (
+            _OF_ORDERS + "rubbish_hides_no_freeze_from_the_next_guard",
+            _OF_MESSENGER + "rubbish_and_other_nodes_messages_hide_nothing_that_lies_behind_them",
+        ),
+    ),
+    Mutant(
+        "orders",
+        "guard: rubbish pushes no order out",
+        MODE_ORDERS,
+        """        self._since += 1
+        if self._since >= _AGAIN_AFTER:""",
+        """        self._since += 1
+        if False:""",
+        (_OF_ORDERS + "rubbish_on_the_orders_subject_makes_the_guard_say_again_what_holds",),
+    ),
+    Mutant(
+        "orders",
+        "guard: no order for another node is taken up",
+        MESSENGER,
+        "return message if message.node == self.node else",
+        "return message if True else",
+        (_OF_ORDERS + "an_order_for_another_node_on_this_nodes_subject_is_not_taken_up",),
     ),
     Mutant(
         "orders",
         "guard: nobody else says again",
         MODE_ORDER,
-        "return order.by == _BY and (",
-        "return (",
+        "return order.by == _BY and _AGAIN_ID",
+        "return _AGAIN_ID",
         (_OF_ORDER + "nobody_but_the_guard_says_again",),
     ),
     Mutant(
@@ -771,8 +832,8 @@ MUTANTS: Final = (
         "orders",
         "actuator: what the guard says again lifts no stop",
         ACTUATOR,
-        'and command.mode is not None and command.by != "guard":',
-        "and command.mode is not None:",
+        'if command.verb == "mode" and command.by == "guard":',
+        "if False:",
         (_OF_WAYS_BACK + "what_the_guard_says_again_lifts_no_stop_that_the_guard_has_missed",),
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.errors import HostError
-from services.actuator.core.journal_format import JournalDamaged, JournalOutlived, header, lines_of, records_of
+from services.actuator.core.journal_format import JournalDamaged, JournalOutlived, header, is_torn, lines_of, records_of
 from services.actuator.core.records import Record
 
 _MOST_ASIDE = 16
@@ -23,6 +23,7 @@ class Journal:
         self._descriptor = -1
         self._lock = -1
         self.size_bytes = 0
+        self.was_torn = False
 
     @property
     def is_sound(self) -> bool:
@@ -36,13 +37,14 @@ class Journal:
         """The records of an earlier run, and a word if the file was damaged and set aside. Raises HostError.
 
         A journal that can be read and not written (disk full, read-only) is opened as it is: nothing new is written on
-        its word, but what it holds can be returned. See `is_sound`.
+        its word, but what it holds can be returned. See `is_sound`. `was_torn` tells of a last line that was cut off.
         """
         trouble: str | None = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._take_lock()
-            raw = self._path.read_bytes() if self._path.exists() else b""
+            raw = self._path.read_bytes() if self._path.exists() else header(self._boot_id)
+            self.was_torn = is_torn(raw)
             try:
                 records = records_of(raw, self._boot_id)
             except JournalDamaged as error:

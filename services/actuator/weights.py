@@ -85,6 +85,8 @@ class Weights:
     def recover(self) -> str | None:
         """Takes up an earlier run's journal; a word if it was damaged and set aside. Raises HostError."""
         records, trouble = self._journal.open()
+        if self._journal.was_torn and trouble is None:
+            self._log.warning("journal_torn", detail="its last line was cut off and is left out")
         self._ledger = ledger_of(records)
         return trouble
 

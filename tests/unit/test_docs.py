@@ -167,6 +167,7 @@ def test_steps_drops_and_restores_have_the_documented_label_values() -> None:
     dropped = code_words(r'\bdrop\(\w+, "(\w+)"', "services") | code_words(r'_drop\(\w+, "(\w+)"', "runtime")
     dropped |= code_words(r'dropped\.labels\("\w+", "(\w+)"\)', "services") | set(lifecycle._COUNTED.values())
     dropped |= {"late", "duplicate", "stale"}  # chosen in expressions
+    dropped |= code_words(r'_Unread\("(\w+)"', "runtime/messenger.py")
     dropped |= code_words(r'return "(\w+)" if skew', "services/guard/core/mode_order.py")
     dropped |= code_words(r'return "(\w+)"', "schemas/runs.py")
     assert first_words(section(text, "### Why a message was dropped"), "`reason`") == dropped

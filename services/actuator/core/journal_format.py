@@ -48,12 +48,12 @@ def header(boot_id: str) -> bytes:
 
 
 def records_of(raw: bytes, boot_id: str) -> list[Record]:
-    """All records after the header. Raises JournalDamaged; an empty file has none."""
-    if not raw:
-        return []
-    *complete, torn = raw.split(b"\n")
-    if not complete:
-        raise JournalDamaged("it has no header")
+    """All records after the header, but for a last line that has no end: the write of that one was cut off, and what it
+    was to tell of was never done. Raises JournalDamaged.
+    """
+    complete = raw.split(b"\n")[:-1]
+    if not complete:  # files are put in place whole, with their header
+        raise JournalDamaged("it has no header" if raw else "it is empty")
     head = _decoded(_header, _body(complete[0], 1), 1)
     if head.version != VERSION:
         raise JournalDamaged(f"it is of version {head.version}, this release reads {VERSION}")
@@ -61,14 +61,13 @@ def records_of(raw: bytes, boot_id: str) -> list[Record]:
         raise JournalOutlived("it is of an earlier boot of this machine: those groups are gone")
     records: list[Record] = []
     for number, line in enumerate(complete[1:], start=2):
-        try:
-            body = _body(line, number)
-        except JournalDamaged:
-            if number == len(complete) and not torn:
-                break  # the last line was cut and a newline followed: still the last write
-            raise
-        records.append(_decoded(_record, body, number))
+        records.append(_decoded(_record, _body(line, number), number))
     return records
+
+
+def is_torn(raw: bytes) -> bool:
+    """Whether the last line has no end."""
+    return bool(raw) and not raw.endswith(b"\n")
 
 
 def _body(line: bytes, number: int) -> bytes:

@@ -47,10 +47,18 @@ def test_a_new_journal_has_a_header_and_no_records(opened, journal):
     assert reread(journal) == ([], None)
 
 
-def test_an_empty_file_has_no_records_and_is_no_damage(journal):
+def test_a_file_that_was_emptied_is_damaged(journal):
     journal.parent.mkdir(parents=True)
     journal.write_bytes(b"")
-    assert reread(journal) == ([], None)
+    records, trouble = reread(journal)
+    assert (records, trouble) == ([], f"{journal}: it is empty; set aside as journal.set-aside")
+
+
+def test_a_whole_last_line_with_a_wrong_checksum_is_damage_and_no_tear(opened, journal):
+    raw = filled(opened, journal)
+    journal.write_bytes(raw[:-2] + bytes([raw[-2] ^ 1]) + raw[-1:])
+    records, trouble = reread(journal)
+    assert (records, "does not match its checksum" in (trouble or "")) == ([], True)
 
 
 def test_records_come_back_as_they_were(opened, journal):

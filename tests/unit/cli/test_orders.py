@@ -166,3 +166,8 @@ def test_a_dry_run_shows_the_message_and_its_subject_and_needs_no_server(words, 
     assert row["subject"] == where
     assert row["msg_id"].startswith(f"worker-3_eu.operator.0.command.{verb}.")
     assert msgspec.convert(row["message"], Command).mode == mode
+
+
+def test_nobody_gives_orders_in_the_guards_name():
+    with pytest.raises(ConfigError, match="guard is the guard's own name"):
+        Wish("frozen", "why", " guard").order("n")
