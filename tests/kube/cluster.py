@@ -147,6 +147,7 @@ class Cluster:
         meta.pop("namespace", None)
         if kind == "ServiceAccount":
             self.core.create_namespaced_service_account(self.namespace, one)
+            self._undo.append(lambda: self.core.delete_namespaced_service_account(meta["name"], self.namespace))
         elif kind == "ClusterRole":
             self.rbac.create_cluster_role(one)
             self._undo.append(lambda: self.rbac.delete_cluster_role(meta["name"]))
