@@ -24,6 +24,8 @@ def absolute_group(seen: str, own_group: str | None) -> str:
     if own_group is None:
         raise ValueError(f"cgroup {seen!r} is relative to the reader's own, which is not known")
     own, steps = _components(own_group), _components(seen)
+    if own:
+        check_group("/".join(own))
     ups = next((index for index, step in enumerate(steps) if step != ".."), len(steps))
     if ups > len(own):
         raise ValueError(f"cgroup {seen!r} leads above the root from {own_group!r}")

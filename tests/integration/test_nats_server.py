@@ -13,7 +13,7 @@ from runtime.errors import BusUnreachable, ConfigError, PortInUse, ServerError
 from runtime.nats_bus import connect, ignore_events
 from runtime.nats_server import HOST, EmbeddedServer, check_port_free, find_binary
 from runtime.settings import BusSettings
-from runtime.streams import AUDIT
+from runtime.streams import ORDERS
 from schemas.subjects import subject
 
 
@@ -93,7 +93,7 @@ async def test_started_again_it_has_the_same_address_and_what_was_stored(tmp_pat
     await server.stop()
     assert await server.start() == first
     bus = await connect(BusSettings(url=first), "x", ignore_events)
-    assert await bus.last(AUDIT, subject("command", node), 1) == [b"frozen"]
+    assert await bus.last(ORDERS, subject("command", node), 1) == [b"frozen"]
     await bus.close()
     await server.stop()
 

@@ -19,7 +19,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runtime.bus import Received
+from runtime.bus import Received, Stored
 from runtime.clock import ManualClock, settle
 from runtime.errors import BusDown
 from runtime.health import Health
@@ -109,10 +109,11 @@ class End(MemoryBus):
         if self.process is not None:
             self.process.passes("sent")
 
-    async def last(self, stream: str, subject: str, limit: int) -> list[bytes]:
+    async def stored(self, stream: str, subject: str, limit: int) -> list[Stored]:
         if not self.connected:
             raise BusDown(f"{stream}: partitioned")
-        return [item.payload for item in self._world.audit if matches(subject, item.subject)][-limit:]
+        kept = [(item.payload, at) for item, at in self._world.audit if matches(subject, item.subject)]
+        return [Stored(payload, at) for payload, at in kept[-limit:]]
 
     def hear(self, received: Received) -> None:
         for subscription in list(self.subscriptions):
@@ -175,7 +176,7 @@ class World:
             "actuator": config_of("actuator", ActuatorConfig, settings),
         }
         # the network
-        self.audit: list[Received] = []
+        self.audit: list[tuple[Received, int]] = []
         self._ids: set[str] = set()
         self.flying: list[tuple[str, Received]] = []
         self.landed: list[tuple[str, Received]] = []
@@ -400,7 +401,7 @@ class World:
         """A message leaves: into the audit once, and towards both ends."""
         received = Received(subject, payload)
         if msg_id is None or msg_id not in self._ids:
-            self.audit.append(received)
+            self.audit.append((received, self.clock.now_ns()))
             if msg_id is not None:
                 self._ids.add(msg_id)
         self.flying += [("guard", received), ("actuator", received)]
@@ -638,6 +639,8 @@ class World:
                 for group in groups:
                     if group in self.known:
                         self.known[group].overwritten = False
+                        if self.text(group) == self.known[group].original:  # also where it needed no write for that
+                            self.known[group].ours = False
 
         async def acts(verdict, heard_at):
             self.acting = verdict
