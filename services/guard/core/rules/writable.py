@@ -1,4 +1,4 @@
-"""The rule `writable`: nothing where nothing can be written."""
+"""The rule `writable`: nothing while the node's pods are not known."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from services.guard.core.rules.situation import Finding, Situation
 
 @dataclass(frozen=True)
 class Writable:
-    """Prevents proposals from being credited where nothing can be written (WT-05)."""
+    """Prevents weights from being moved on a view of pods that may be gone, or others by now (KW-03)."""
 
     name: str = "writable"
 
     def __call__(self, action: Action, situation: Situation) -> Finding | None:  # noqa: ARG002 - the protocol's shape
-        """Refused while the node can only be observed."""
+        """Refused while the collector says that its view of the pods is too old."""
         if situation.state.writable:
             return None
-        return Finding(self.name, "refuse", "weights cannot be written now; the state's notes say why")
+        return Finding(self.name, "refuse", "the view of the node's pods is too old; the state's notes say why")
