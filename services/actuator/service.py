@@ -173,8 +173,9 @@ class ActuatorService:
     async def _act(self, verdict: Verdict, heard_at: float) -> None:
         known = self._states.get((verdict.boot, verdict.cycle))
         originals = self._weights.originals()  # also of pods that are given back now, and as such are neighbours
-        if known is not None:
-            self._give_back(known[0], verdict.canary_ratio)
+        gave_back = known is not None and self._give_back(known[0], verdict.canary_ratio)
+        if gave_back and not (verdict.execute and verdict.weights):
+            self._note_move()
         if not verdict.execute or verdict.weights is None:
             outcome: ActuationOutcome = "held" if verdict.outcome == "hold" else "skipped"
             await self._say(verdict, outcome, rule=verdict.rule, reason=verdict.reason)
@@ -184,6 +185,8 @@ class ActuatorService:
             return
         state, seen_at = known
         objection = self._objection(verdict, state, min(seen_at, heard_at))
+        if gave_back:  # part of this verdict, and a move to the next one
+            self._note_move()
         if objection is not None:
             await self._say(verdict, "skipped", rule=objection[0], reason=objection[1])
             return
@@ -218,16 +221,18 @@ class ActuatorService:
             seconds=seconds,
         )
 
-    def _give_back(self, state: State, canary_ratio: float | None) -> None:
-        """Pods that the canary leaves out get their originals at once, also in a cycle in which nothing else is done.
+    def _give_back(self, state: State, canary_ratio: float | None) -> bool:
+        """Pods that the canary leaves out get their originals at once, also in a cycle in which nothing else is done;
+        whether any did.
 
         That needs no deadline: an original is right at any time.
         """
         if self._ending:
-            return
+            return False
         writes = self._weights.release_only(left_out(state.pods, canary_ratio))
         if writes:
             self._context.log.info("left_canary", groups=len(writes), ratio=canary_ratio)
+        return bool(writes)
 
     def _note_move(self) -> None:
         """Weights moved by our hand, or may have before we came: what was seen until now is no picture of them."""
