@@ -14,7 +14,7 @@ from typing import Any
 from runtime.errors import TrimtabError
 from runtime.flags import FlagParser
 
-_EXTRAS = {"rich": "demo"}
+_EXTRAS = {"rich": "demo", "numba": "lab", "numpy": "lab", "river": "lab"}
 """Packages that only some verbs need, and the extra that brings them."""
 
 
@@ -53,6 +53,9 @@ VERBS = (
     Verb("restore", "return every original once"),
     Verb("creds", "make and show the credentials of the bus"),
     Verb("doctor", "what this machine can do"),
+    Verb("bench", "play policies against each other, on the simulator or on real cgroups"),
+    Verb("report", "show what a bench found, as a table or as a page"),
+    Verb("train", "learn a prior for our policy on the simulator"),
 )
 
 

@@ -34,6 +34,11 @@ def load_for(cpus: int) -> Load:
     return Load(requests_per_second=50.0 * cpus, work_ms=7.0, batch_processes=2 * cpus)
 
 
+def usable_cpus() -> tuple[int, ...]:
+    """The CPUs that a stage uses: at most two of those that this process may run on."""
+    return tuple(sorted(os.sched_getaffinity(0))[:_MAX_CPUS])
+
+
 def _weight(millicpu: int) -> int:
     return weight_from_shares(shares_from_millicpu(millicpu)) or 1
 
@@ -57,8 +62,7 @@ class CgroupStage:
     def __post_init__(self) -> None:
         """Claims the sandbox. Raises SandboxUnavailable where there can be none."""
         self._sandbox = open_sandbox()
-        available = sorted(os.sched_getaffinity(0))
-        self._cpus = tuple(available[:_MAX_CPUS])
+        self._cpus = usable_cpus()
         self.cpus = len(self._cpus)
         kubepods = f"{self._sandbox.name}/kubepods"
         self.host = Host(str(self._sandbox.root), kubepods, "/proc", simulated=False)
@@ -140,14 +144,21 @@ class CgroupStage:
 
     async def _start(self, name: str, group: str, *flags: str) -> int:
         """Starts one workload in a group; the port it listens on. Raises TrimtabError with its own words."""
+        return int(str((await self._launch(name, group, *flags)).get("port") or 0))
+
+    async def _launch(self, workload: str, group: str, *flags: str, name: str = "") -> dict[str, object]:
+        """Starts `lab.workloads.<workload>` in a group, with a log under `name` (the workload's, if none is given); its
+        readiness line. Raises TrimtabError with its own words.
+        """
         join, cpus = self._sandbox.enter(group), self._cpus
 
         def enter() -> None:
             join()
             os.sched_setaffinity(0, cpus)
 
+        name = name or workload
         log = self._run_dir / "logs" / f"{name}.log"
-        argv = [sys.executable, "-m", f"lab.workloads.{name}", *flags]
+        argv = [sys.executable, "-m", f"lab.workloads.{workload}", *flags]
         child = await spawn(name, argv, log=log, enter=enter, pipes=True)
         self._children.append(child)
         assert child.process.stdout is not None
@@ -155,7 +166,7 @@ class CgroupStage:
             async with asyncio.timeout(_READY_SECONDS):
                 line = await child.process.stdout.readline()
             ready = json.loads(line)
-            return int(ready.get("port") or 0)
+            return {str(key): value for key, value in ready.items()}
         except (TimeoutError, ValueError, AttributeError) as error:
             said = log.read_text(errors="replace").strip().rsplit("\n", 1)[-1] if log.exists() else ""
             raise TrimtabError(f"the workload {name} did not start: {said or 'it said nothing'}; see {log}") from error

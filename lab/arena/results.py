@@ -73,9 +73,33 @@ class BestStatic(msgspec.Struct, frozen=True, kw_only=True):
     tried: int
 
 
+class Band(msgspec.Struct, frozen=True, kw_only=True):
+    """The cumulative score of one policy in one scenario over all seeds: its mean and 95 % t interval at some cycles
+    (`low` and `high` are empty with one seed). `cycle` counts those that are over.
+    """
+
+    scenario: str
+    queue: str
+    policy: str
+    cycle: tuple[int, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What the report says of a scenario: its text, cores, objectives (P99 in seconds by class), if weights matter."""
+
+    text: str
+    cores: int
+    objectives: dict[str, float]
+    matters: bool = True
+
+
 class Results(msgspec.Struct, frozen=True, kw_only=True):
     """A whole bench. `made_by` is the command, `version` of this format, `trimtab` of the program, `commit` of its
-    source if known; `machine` is what it ran on.
+    source if known; `machine` is what it ran on. `phases` and `about` are by scenario; `phases` names each stretch of
+    the run with its first cycle. `versions` are those of Python and of the packages that the figures depend on.
     """
 
     results: tuple[Row, ...]
@@ -93,6 +117,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     commit: str = ""
     machine: str = ""
     version: int = RESULTS_VERSION
+    bands: tuple[Band, ...] = ()
+    about: dict[str, About] = {}
+    versions: dict[str, str] = {}
 
 
 def write_results(path: str, results: Results) -> None:

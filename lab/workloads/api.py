@@ -7,6 +7,7 @@ its client has given up meanwhile: leaving those out would hide the slowest.
 
 import argparse
 import asyncio
+import math
 import os
 import random
 import sys
@@ -16,7 +17,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
-from lab.workloads.cpu_work import KeyStretching, jitter_factor
+from lab.workloads.cpu_work import FACTORS, KeyStretching
 from lab.workloads.http_messages import Request, Response
 from lab.workloads.http_server import HttpServer, Reply, listen, port_of
 from lab.workloads.metrics import latency_histogram, metrics_routes
@@ -27,6 +28,7 @@ GRACE_SECONDS: Final = 0.4
 
 DONE: Final = Response(HTTPStatus.OK, b"done\n")
 BUSY: Final = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"queue is full\n")
+GIVEN_UP: Final = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"waited too long\n")
 
 
 class WorkService:
@@ -39,6 +41,8 @@ class WorkService:
         self._rng = random.Random(flags.seed)  # noqa: S311  # load, not secrets
         self._mean_cpu_seconds: float = flags.work_ms / 1000.0
         self._jitter_sigma: float = flags.work_jitter
+        self._factor = FACTORS[flags.work_distribution]
+        self._longest_wait_seconds: float = flags.queue_timeout_seconds or math.inf
         self._room: int = flags.workers + flags.max_queue
         self._in_hand = 0
         self._emptied = asyncio.Event()
@@ -61,8 +65,8 @@ class WorkService:
             reply(BUSY)
             return
         self._in_hand += 1
-        cpu_seconds = self._mean_cpu_seconds * jitter_factor(self._rng, self._jitter_sigma)
-        future = self._pool.submit(self._stretching.spend, cpu_seconds)
+        cpu_seconds = self._mean_cpu_seconds * self._factor(self._rng, self._jitter_sigma)
+        future = self._pool.submit(self._work, cpu_seconds, request.received_at + self._longest_wait_seconds)
         future.add_done_callback(
             lambda finished: self._loop.call_soon_threadsafe(self._finish, finished, request, reply)
         )
@@ -80,14 +84,20 @@ class WorkService:
             return False
         return True
 
-    def _finish(self, finished: Future[None], request: Request, reply: Reply) -> None:
+    def _work(self, cpu_seconds: float, deadline: float) -> Response:
+        """On a worker: the work, unless nobody waits for it any more."""
+        if self._loop.time() > deadline:
+            return GIVEN_UP
+        self._stretching.spend(cpu_seconds)
+        return DONE
+
+    def _finish(self, finished: Future[Response], request: Request, reply: Reply) -> None:
         self._in_hand -= 1
         if self._in_hand == 0:
             self._emptied.set()
         if finished.cancelled():
             return
-        finished.result()
-        reply(DONE)
+        reply(finished.result())
         self._latency.observe(self._loop.time() - request.received_at)
 
 
@@ -118,12 +128,25 @@ def main() -> int:
         default=0.3,
         help="sigma of the lognormal factor (mean 1) on each request's work; 0 makes all alike",
     )
+    parser.add_argument(
+        "--work-distribution",
+        choices=sorted(FACTORS),
+        default="lognormal",
+        help="how each request's work spreads about the mean; exponential has no --work-jitter",
+    )
     parser.add_argument("--workers", type=whole(1, 256), default=2, help="worker threads")
     parser.add_argument(
         "--max-queue",
         type=whole(0, 100_000),
         default=256,
         help="requests that may wait for a worker; beyond it they are answered 503 at once",
+    )
+    parser.add_argument(
+        "--queue-timeout-seconds",
+        type=number(0.0, 3600.0),
+        default=0.0,
+        help="seconds after which a request that still waits for a worker is answered 503 without work, as if its"
+        " client had gone; 0 keeps all",
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the jitter")
     flags = parser.parse_args()

@@ -68,3 +68,15 @@ def jitter_factor(rng: random.Random, sigma: float) -> float:
     if sigma == 0.0:
         return 1.0
     return min(math.exp(rng.gauss(0.0, sigma) - sigma * sigma / 2.0), MAX_JITTER_FACTOR)
+
+
+def exponential_factor(rng: random.Random, sigma: float) -> float:  # noqa: ARG001 - factors share one signature
+    """An exponential factor with mean 1; at most MAX_JITTER_FACTOR."""
+    return min(rng.expovariate(1.0), MAX_JITTER_FACTOR)
+
+
+FACTORS: Final[dict[str, Callable[[random.Random, float], float]]] = {
+    "exponential": exponential_factor,
+    "lognormal": jitter_factor,
+}
+"""How one request's work spreads, by name: what its mean is multiplied with."""

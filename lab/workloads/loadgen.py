@@ -80,6 +80,21 @@ async def wait_for_target(target: Target, wait_seconds: float) -> None:
         raise WorkloadError(f"cannot connect to {host}:{port} within {wait_seconds:g} s: {last_error}") from error
 
 
+async def until_told(stop: asyncio.Event) -> None:
+    """Return when something comes on stdin, or its end; or when `stop` is set."""
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), told.set)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            waits = [tasks.create_task(told.wait()), tasks.create_task(stop.wait())]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+
+
 async def generate(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     """Send the whole schedule, or until `stop` is set, and report totals on stdout."""
     loop = asyncio.get_running_loop()
@@ -107,6 +122,8 @@ async def generate(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     await wait_for_target(target, flags.wait_seconds)
     writer.start(loop)
     announce(target.address[1])
+    if flags.wait_for_stdin:
+        await until_told(stop)
     arrivals.start()
     async with asyncio.TaskGroup() as tasks:
         ended = tasks.create_task(arrivals.finished.wait())
@@ -168,6 +185,11 @@ def main() -> int:
     )
     parser.add_argument(
         "--wait-seconds", type=number(0.1, 600), default=5.0, help="seconds to wait for the target at the start"
+    )
+    parser.add_argument(
+        "--wait-for-stdin",
+        action="store_true",
+        help="be ready, and begin when a line comes on stdin: so several generators can begin as one",
     )
     parser.add_argument(
         "--record", type=Path, help="file that gets a JSON line [due, latency, status] per request; appended to"

@@ -7,6 +7,7 @@ from msgspec import Meta
 from schemas.features import feature_names
 from schemas.settings import Ratio, Section, SettingsError, Shared, Weight
 from services.decider.core.arms import build_arms
+from services.decider.core.outlook import outlook_names
 from services.decider.core.zoo import POLICIES, profile_named
 
 
@@ -54,8 +55,16 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
     itself, larger blurs the edge beyond which an objective is missed."""
 
     context_features: tuple[str, ...] = ()
-    """Features that the model sees beside the bias. Empty: `load_log` of each latency class and `present` of each
+    """Features that the model sees beside the bias. Empty: `need` and `lost` of each latency class and `present` of each
     throughput class. Each one adds a copy of the arms' terms (13 by default) to what must be learned."""
+
+    caution: Ratio = 0.1
+    """Part of what is earned that exploring may lose while every objective is kept (0-1). 0.1: a tenth. 0: nothing is
+    tried that may be worse; 1: close to no caution."""
+
+    warm_start: bool = True
+    """Whether to begin with what the simulator taught, where that was for these classes and profiles. False: from
+    `prior_profile` alone."""
 
     seed: int | None = None
     """Seed of the decider's random draws. None: from the system, so that nodes do not explore in step."""
@@ -71,7 +80,7 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
         arms = build_arms(shared, self.profiles)
         profile_named(self.static_profile, arms, shared, "static_profile")
         profile_named(self.prior_profile, arms, shared, "prior_profile")
-        known = feature_names(tuple(shared.classes))
+        known = {*feature_names(tuple(shared.classes)), *outlook_names(shared.classes)}
         for name in self.context_features:
             if name not in known:
                 raise SettingsError(

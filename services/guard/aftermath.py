@@ -122,6 +122,8 @@ class Aftermath:
                 floor_ratio=self._config.regression_floor_ratio,
                 wait_ratio=self._config.regression_wait_ratio,
                 min_requests=self._config.min_requests,
+                lost_ratio=self._config.regression_lost_ratio,
+            importances={name: spec.importance for name, spec in self._context.shared.classes.items() if spec.kind == "latency"},
             )
 
     async def _conclude(self, cycle: Cycle, evidence: Evidence, regression: Regression | None) -> None:

@@ -1,9 +1,11 @@
 """Rules of the decider's core that hold for all inputs: the mask, the floor of exploration, canonical weights."""
 
+import importlib.util
 import math
 import random
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,10 +15,13 @@ from schemas.profile import on_profile_scale, within_bounds
 from schemas.settings import ClassSettings, Shared, WeightSettings
 from services.decider.config import DeciderConfig
 from services.decider.core.arms import build_arms, distance, nearest_profile
+from services.decider.core.draw import draw
 from services.decider.core.mask import ROUNDING_RATIO, mask
 from services.decider.core.policy import HOLD, Arm, choose
 from services.decider.core.snapshot import Identity, Snapshot, decode_snapshot, encode_snapshot
 from services.decider.core.zoo import POLICIES, make_policy
+
+INSTALLED = [name for name in POLICIES if name != "vowpal" or importlib.util.find_spec("vowpalwabbit")]
 
 untimed = settings(deadline=None)
 
@@ -187,6 +192,32 @@ def test_floor_draws_as_often_as_it_says():
 
 
 @untimed
+@given(
+    likelihoods=st.dictionaries(st.text(min_size=1, max_size=4), st.floats(0.001, 5) | st.just(0.0), min_size=1).filter(
+        lambda found: any(found.values())
+    ),
+    epsilon=st.floats(0.0, 1.0),
+    seed=st.integers(0, 2**32),
+)
+def test_draw_gives_exact_propensities(likelihoods, epsilon, seed):
+    choice = draw(likelihoods, likelihoods, epsilon, random.Random(seed))
+    assert math.isclose(math.fsum(choice.propensities.values()), 1.0, abs_tol=1e-12)
+    assert min(choice.propensities.values()) >= epsilon / len(likelihoods) * (1.0 - 1e-9)
+    assert choice.propensity == choice.propensities[choice.arm] > 0.0
+    best = max(likelihoods, key=likelihoods.__getitem__)
+    assert choice.explored == (choice.arm != best)
+
+
+def test_draw_is_as_frequent_as_it_says():
+    rng = random.Random(6)
+    drawn = [draw({"a": 0.1, "b": 0.9, "c": 0.5}, {"a": 0.0, "b": 3.0, "c": 1.0}, 0.3, rng) for _ in range(20_000)]
+    assert drawn[0].propensities == pytest.approx({"a": 0.1, "b": 0.625, "c": 0.275})
+    for name, propensity in drawn[0].propensities.items():
+        assert math.isclose(sum(c.arm == name for c in drawn) / len(drawn), propensity, abs_tol=0.01)
+    assert math.isclose(sum(c.explored for c in drawn) / len(drawn), 0.375, abs_tol=0.01)
+
+
+@untimed
 @given(weights=st.dictionaries(st.text(min_size=1), st.integers(1, 10_000), min_size=1))
 def test_canonical_weights_are_within_bounds_and_a_fixed_point(weights):
     once = within_bounds(weights, LIMITS)
@@ -205,28 +236,46 @@ def test_nearest_profile_has_no_nearer_one(weights):
 
 number = st.one_of(st.floats(), st.none(), st.just(1e308), st.floats(-1.0, 1.0))
 feature = st.sampled_from(
-    ["latency-critical.load_log", "default.load_log", "batch.present", "default.weight_log", "default.present"]
+    [
+        "latency-critical.load_log",
+        "default.load_log",
+        "batch.present",
+        "default.weight_log",
+        "default.present",
+        "latency-critical.over_ratio",
+        "latency-critical.latency_log",
+        "latency-critical.latency_missing",
+        "default.over_ratio",
+        "default.latency_missing",
+        "default.waited_ratio",
+        "default.waited_missing",
+    ]
 )
+offered_arms = st.sets(st.sampled_from(range(len(GRID))), min_size=1).map(lambda few: [GRID[i] for i in sorted(few)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
-    name=st.sampled_from(POLICIES),
+    name=st.sampled_from(INSTALLED),
     lessons=st.lists(
         st.tuples(st.dictionaries(feature, number), st.sampled_from(GRID), number), min_size=1, max_size=15
     ),
     asked=st.dictionaries(feature, number),
+    offered=offered_arms,
 )
-def test_no_number_whatever_breaks_a_policy(name, lessons, asked):
+def test_no_number_whatever_breaks_a_policy(name, lessons, asked, offered):
     policy = make_policy(DeciderConfig(policy=name), Shared())
     for features, arm, reward in lessons:
         policy.learn(features, arm, reward)
     assert policy.updates + policy.rejected.total() == len(lessons)
-    choice = policy.decide(asked, GRID, random.Random(1))
+    choice = policy.decide(asked, offered, random.Random(1))
     assert all(math.isfinite(score) for score in choice.scores.values())
+    assert set(choice.propensities) == set(choice.scores) == {arm.name for arm in offered}
+    assert math.isclose(math.fsum(choice.propensities.values()), 1.0, abs_tol=1e-9)
+    assert choice.propensity == choice.propensities[choice.arm] > 0.0
     policy.load(decode_snapshot(encode_snapshot(policy.save())))
     asked = {name: value for name, value in asked.items() if value is not None}
-    assert policy.decide(asked, GRID, random.Random(1)) == choice
+    assert policy.decide(asked, offered, random.Random(1)) == choice
 
 
 @untimed

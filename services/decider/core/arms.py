@@ -100,8 +100,8 @@ def _require_paths(arms: Sequence[Arm], limits: WeightSettings) -> None:
 def _grid(shared: Shared) -> list[Arm]:
     """Profiles on the grid for any set of classes.
 
-    All equal; the latency classes raised together, by importance, or with the leaders apart (each in turn if all are
-    equally important); the throughput classes raised.
+    All equal; the latency classes raised together, by importance, with the leaders ahead of the others or behind them
+    (each in turn ahead if all are equally important); the throughput classes raised.
     """
     classes = shared.classes
     latency = {name: spec for name, spec in classes.items() if spec.kind == "latency"}
@@ -109,17 +109,18 @@ def _grid(shared: Shared) -> list[Arm]:
     highest = max((spec.importance for spec in latency.values()), default=1.0)
     leaders = [name for name, spec in latency.items() if spec.importance == highest]
 
+    others = [name for name in latency if name not in leaders]
     patterns: list[dict[str, int]] = [{}]
-    patterns += [dict.fromkeys(latency, level) for level in (1, 2)]
-    patterns += [_graded(classes, level) for level in (1, 2, 3, 4)]
-    if len(leaders) < len(latency):
-        for level in (2, 3, 4):
-            graded = _graded(classes, level)
-            patterns.append({name: max(0, e - (name not in leaders)) for name, e in graded.items()})
+    patterns += [dict.fromkeys(latency, level) for level in (1, 2, 3, 4)]
+    patterns += [_graded(classes, level) for level in (2, 3, 4)]
+    if others:
+        patterns += [dict.fromkeys(latency, 3) | dict.fromkeys(leaders, 4)]
+        patterns += [dict.fromkeys(leaders, level) | dict.fromkeys(others, 1) for level in (3, 4)]
+        patterns += [dict.fromkeys(leaders, low) | dict.fromkeys(others, high) for low, high in ((2, 3), (3, 4), (2, 4))]
     else:
-        patterns += [dict.fromkeys(latency, 1) | {name: 2} for name in leaders[:4]]
+        patterns += [dict.fromkeys(latency, level - 1) | {name: level} for name in leaders[:4] for level in (2, 3)]
     if latency:
-        patterns += [dict.fromkeys(throughput, level) for level in (1, 2)]
+        patterns += [dict.fromkeys(throughput, 1)]
     else:
         patterns += [{name: level} for name in throughput[:6] for level in (1, 2)]
 

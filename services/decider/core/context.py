@@ -1,7 +1,9 @@
-"""Owns what a learning policy sees of the feature vector: a short context, and where the weights stand now.
+"""Owns what a learning policy sees of a situation: a short context.
 
 A few dozen features and a decision every five seconds would take days to learn. What decides which profile is best is
-how much the latency classes ask for, and who is there to be taken from; that is the default context.
+how much CPU the latency classes need, whether one of them is beyond help (both from the outlook, which remembers), and
+who is there to be taken from; that is the default context. It has no latency in it: a backlog shows in latencies, and a
+policy that took it for load would answer yesterday's mistake.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +15,10 @@ BIAS: Final = "bias"
 
 
 def default_context(classes: Mapping[str, ClassSettings]) -> tuple[str, ...]:
-    """Names of the default context: the load of each latency class and the presence of each throughput class."""
-    loads = [f"{name}.load_log" for name, spec in classes.items() if spec.kind == "latency"]
+    """Names of the default context: need and loss of each latency class, and the presence of each throughput class."""
+    latency = [name for name, spec in classes.items() if spec.kind == "latency"]
     presences = [f"{name}.present" for name, spec in classes.items() if spec.kind == "throughput"]
-    return (*loads, *presences)
+    return (*(f"{name}.need" for name in latency), *(f"{name}.lost" for name in latency), *presences)
 
 
 def read_context(features: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:

@@ -1,21 +1,23 @@
-"""Owns the default policy: discounted LinUCB with one model over arm and context, on River's contextual policy base.
+"""Owns the default policy: discounted, cautious LinUCB with one model over arm and context, on River's policy base.
 
 River's: the base class with its bookkeeping (pull and update by arm id, counts, a running reward statistic per arm,
-ranking and table, parameters and clone), so that River's evaluation and metrics take this policy as one of theirs.
+ranking and table, parameters and clone), so that River's evaluation and metrics take this policy as one of theirs; and
+the detector of change.
 
-Ours: everything that decides. The reward of arm a in context x is believed to be m(a) + w·φ with φ = terms(a) ⊗ x and
-one w for all arms: the terms (see basis) make near profiles behave alike, so that a lesson about one is a lesson about
-its neighbours. m is the prior: it falls with the squared log distance from the prior profile. After n lessons, with
-discount γ and ridge λ,
-    V = λI + Σ γⁿ⁻ⁱ φφᵀ     W = λI + Σ γ²⁽ⁿ⁻ⁱ⁾ φφᵀ     w = V⁻¹ Σ γⁿ⁻ⁱ φ (r - m)
-    score = m(a) + w·φ + min(exploration · √(φᵀ V⁻¹ W V⁻¹ φ), cap)
-The score is LinUCB's (Li, Chu, Langford, Schapire, WWW 2010, algorithm 1), discount and width are D-LinUCB's (Russac,
-Vernade, Cappé, NeurIPS 2019, algorithm 1), the product of an arm's and a context's kernel is that of Krause and Ong
-(NIPS 2011). The width is that of the mean alone: it goes to zero as lessons come in, where a predictive spread would
-stay at the noise. λ is added anew in every solve and never decays: a direction that was not seen for long returns to
-the prior, not to infinity (RV-03).
+Ours: everything that decides. The reward of arm a in context x is believed to be m(a) + w.x(a) with x(a) = terms(a) ⊗ x
+and one w for all arms: the terms (see basis) make near profiles behave alike, so that a lesson about one is a lesson
+about its neighbours. m is the prior: it falls with the squared log distance from the prior profile. A warm start brings
+a belief about w from the simulator (see warm). The score is the mean plus exploration times its width (LinUCB: Li, Chu,
+Langford, Schapire, WWW 2010, algorithm 1); the product of an arm's and a context's kernel is that of Krause and Ong
+(NIPS 2011).
+
+What exploring and queues demand (docs/adr/0016-a-policy-that-earns-its-place.md), in the order in which it is asked:
+- rescue: while most requests of a class are late (outlook), only arms that give it more are considered.
+- hold: the cycle after a move takes the same arm once more, unless an objective is missed that weights can help: what
+  is seen right after a move is still the work of the weights before. For the same reason that cycle teaches nothing.
+- caution: with every objective kept, only what the budget pays for is tried (see caution); else the best known arm is
+  taken, and the one in force is left only for one that is better by a margin.
 """
-# ruff: noqa: RUF002 - Greek letters as in the papers
 
 import random
 from collections.abc import Mapping, Sequence
@@ -24,15 +26,42 @@ from typing import Final, cast
 import numpy as np
 from river import bandit
 
+from schemas.settings import ClassSettings
 from services.decider.core.basis import Basis, Floats
+from services.decider.core.belief import Belief
 from services.decider.core.bookkeeping import load_counts, save_counts
+from services.decider.core.burns import Burns, Shares
+from services.decider.core.caution import Caution
+from services.decider.core.change import ChangeDetector
 from services.decider.core.context import read_context
-from services.decider.core.policy import Arm, Choice, Snapshot, choose
+from services.decider.core.policy import HOLD, Arm, Choice, Snapshot, choose
 from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity, SnapshotMismatch
+from services.decider.core.warm import WarmStart
 
-POLICY_VERSION: Final = 1
+POLICY_VERSION: Final = 2
 BONUS_CAP: Final = 2.0
 """Largest bonus for not knowing: rewards lie in [-1, 1], and no arm can be better than another by more."""
+
+MARGIN: Final = 0.02
+"""How much better another arm must be believed to be to leave the one in force: a quarter of what full movement costs."""
+
+IN_NEED_RATIO: Final = 0.1
+"""Part of a class's requests over the objective from which on caution is no virtue. A tenth: what a burst of arrivals
+does in two seconds is a few per cent."""
+
+HARM: Final = 0.1
+"""How much less than expected, and less than nothing, a move out of a sound state must give to have done harm: a
+violated objective gives at least that."""
+
+PAUSE_LESSONS: Final = 12.0
+"""For how many lessons nothing is tried after harm was done: a minute at the 5 s tick. Three rollbacks in two minutes
+open the guard's breaker, and that is worse than any arm."""
+
+SAME_DECADES: Final = 0.01
+"""Places closer than that are one, rounded."""
+
+KEPT_AFTER_CHANGE: Final = 0.2
+"""How much earlier lessons still count once a change was detected."""
 
 
 class LinUCB(bandit.base.ContextualPolicy):
@@ -40,7 +69,8 @@ class LinUCB(bandit.base.ContextualPolicy):
 
     `exploration` multiplies the width, `discount` (0-1] weighs down a lesson with each later one, `prior_strength` is
     λ in pseudo-observations per direction, `prior_fall` the reward that the prior takes off per squared decade of
-    distance from the basis's centre, `epsilon` the floor of uniform exploration.
+    distance from the basis's centre, `epsilon` the floor of uniform exploration, `caution` the part of what is earned
+    that exploring may lose.
     """
 
     _REQUIRES_UNIVARIATE_REWARD = True
@@ -50,6 +80,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         basis: Basis,
         context_features: tuple[str, ...],
         arms: tuple[Arm, ...],
+        classes: Mapping[str, ClassSettings],
         identity: Identity,
         *,
         exploration: float = 0.3,
@@ -57,22 +88,33 @@ class LinUCB(bandit.base.ContextualPolicy):
         prior_strength: float = 0.5,
         prior_fall: float = 0.1,
         epsilon: float = 0.05,
+        caution: float = 0.1,
+        warm: WarmStart | None = None,
     ) -> None:
         super().__init__()
         self.basis = basis
         self.context_features = context_features
         self.arms = arms
+        self.classes = classes
         self.identity = identity
         self.exploration = exploration
         self.discount = discount
         self.prior_strength = prior_strength
         self.prior_fall = prior_fall
         self.epsilon = epsilon
+        self.caution = caution
+        self.warm = warm
         self.size = basis.size * len(read_context({}, context_features))
-        self._gram: Floats = np.zeros((self.size, self.size))
-        self._gram_squared: Floats = np.zeros((self.size, self.size))
-        self._moment: Floats = np.zeros(self.size)
-        self._solve()
+        ridge = prior_strength * np.eye(self.size)
+        if warm is None:
+            self.belief = Belief(ridge, np.zeros(self.size), discount)
+        else:
+            self.belief = Belief(ridge + warm.precision(), warm.weights(), discount)
+        self.budget = Caution(caution)
+        self.burns = Burns(arms)
+        self.pause = 0.0
+        self.shares = Shares(classes)
+        self.change = ChangeDetector()
 
     @property
     def name(self) -> str:
@@ -85,20 +127,60 @@ class LinUCB(bandit.base.ContextualPolicy):
         return self._n
 
     def decide(self, features: Mapping[str, float], arms: Sequence[Arm], rng: random.Random) -> Choice:
-        """The arm with the highest score, above a floor of uniform exploration."""
-        bounds = self._bounds(features, arms).tolist()
-        return choose({arm.name: bound for arm, bound in zip(arms, bounds, strict=True)}, self.epsilon, rng)
+        """The arm with the highest score among those that caution allows, above a floor of uniform exploration."""
+        means, widths = self._believe(features, arms)
+        scores = means + np.minimum(self.exploration * widths, BONUS_CAP)
+        scored = {arm.name: score for arm, score in zip(arms, scores.tolist(), strict=True)}
+        rescued = next((name for name in self.classes if features.get(f"{name}.rescue", 0.0) > 0.0), None)
+        if rescued is not None and (better := self.shares.giving_more(rescued, features, arms)):
+            return choose(scored, 0.0, rng, best=better[-1].name)
+        if features.get("moved", 0.0) > 0.0:
+            return choose(scored, 0.0, rng, [arms[0].name])
+        best = int(np.argmax(means))
+        if means[best] <= means[0] + MARGIN:
+            best = 0
+        burnt = {index for index, arm in enumerate(arms) if index and self.burns.forbid(features, arm, self.shares)}
+        if best in burnt:
+            best = 0
+        if self._misses_any(features, but_lost=True, by=IN_NEED_RATIO):
+            able = [index for index in range(len(arms)) if index not in burnt]
+            return choose(scored, 0.0, rng, best=arms[max(able, key=scores.__getitem__)].name)
+        if self.pause > 0.0:
+            return choose(scored, 0.0, rng, best=arms[0].name)
+        affordable = [index for index in self.budget.affordable(means, widths, best) if index not in burnt]
+        leader = max(affordable, key=lambda index: (scores[index] - MARGIN * (index != best), index == best))
+        return choose(scored, self.epsilon, rng, [arms[index].name for index in affordable], best=arms[leader].name)
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:
-        """Takes in one reward; all earlier ones weigh `discount` as much as before."""
+        """Takes in one reward; all earlier ones weigh `discount` as much as before. A move out of trouble teaches nothing:
+        what is seen right after it is still the work of the weights before.
+        """
+        means, _ = self._believe(features, [HOLD, *self.arms])
+        own = float(self._believe(features, [arm])[0][0])
+        is_move, is_well = self._is_move(features, arm), not self._misses_any(features, but_lost=True)
+        if own >= means.max() - MARGIN:
+            self.budget.earn(reward)
+        elif is_well:
+            self.budget.pay(float(means.max()), reward)
+        self.burns.pass_time()
+        self.pause = max(0.0, self.pause - 1.0)
+        if is_move and is_well and reward < min(0.0, float(means[0])) - HARM:
+            self.burns.burn(arm)
+            self.pause = PAUSE_LESSONS
+        if not self.teaches(features, arm):
+            return
         super().update(arm.name, None, reward)  # type: ignore[no-untyped-call] # River's bookkeeping has no types
-        phi = self._phi(features, [arm])[0]
-        surprise = reward - float(self._prior(features, [arm])[0])
-        outer = np.outer(phi, phi)
-        self._gram = self.discount * self._gram + outer
-        self._gram_squared = self.discount**2 * self._gram_squared + outer
-        self._moment = self.discount * self._moment + phi * surprise
-        self._solve()
+        if self.change.see(reward - own):
+            self.belief.forget(KEPT_AFTER_CHANGE)
+        self.belief.learn(*self.lesson(features, arm, reward))
+
+    def teaches(self, features: Mapping[str, float], arm: Arm) -> bool:
+        """Whether what was seen after an arm was taken is the arm's own work: not after a move out of trouble."""
+        return not (self._is_move(features, arm) and self._misses_any(features))
+
+    def lesson(self, features: Mapping[str, float], arm: Arm, reward: float) -> tuple[Floats, float]:
+        """A reward as the model sees it: the vector of `size` numbers, and the reward beyond the prior."""
+        return self._phi(features, [arm])[0], reward - float(self._prior(features, [arm])[0])
 
     def predict(self, features: Mapping[str, float], arm: Arm) -> tuple[float, float]:
         """What is believed of one arm: its expected reward, and the width of that belief.
@@ -113,22 +195,25 @@ class LinUCB(bandit.base.ContextualPolicy):
         self.learn(context, self._arm(arm_id), *reward_args)
 
     def _pull(self, arm_ids: list[bandit.base.ArmID], context: Mapping[str, float]) -> bandit.base.ArmID:  # type: ignore[override] # any mapping will do
-        arms = [self._arm(arm_id) for arm_id in arm_ids]
-        return arm_ids[int(np.argmax(self._bounds(context or {}, arms)))]
+        means, widths = self._believe(context or {}, [self._arm(arm_id) for arm_id in arm_ids])
+        return arm_ids[int(np.argmax(means + np.minimum(self.exploration * widths, BONUS_CAP)))]
 
     def _arm(self, arm_id: bandit.base.ArmID) -> Arm:
         return {arm.name: arm for arm in self.arms}[str(arm_id)]
 
     def save(self) -> Snapshot:
-        """Gram matrices and moment, and River's counts and mean rewards."""
+        """Gram matrices and moment, budget and detector, and River's counts and mean rewards."""
         return Snapshot(
             version=SNAPSHOT_VERSION,
             identity=self.identity,
             updates=self.updates,
             numbers={
-                "gram": self._gram.ravel().tolist(),
-                "gram_squared": self._gram_squared.ravel().tolist(),
-                "moment": self._moment.tolist(),
+                "gram": self.belief.gram.ravel().tolist(),
+                "gram_squared": self.belief.gram_squared.ravel().tolist(),
+                "moment": self.belief.moment.tolist(),
+                "budget": [self.budget.budget, self.pause],
+                "burns": self.burns.save(),
+                "change": self.change.save(),
                 "counts": save_counts(self, self.identity.arms),
             },
         )
@@ -137,14 +222,38 @@ class LinUCB(bandit.base.ContextualPolicy):
         """Replaces the state by a saved one. Raises SnapshotMismatch, and then has changed nothing."""
         square, arms = self.size**2, self.identity.arms
         snapshot.require(
-            self.identity, {"gram": square, "gram_squared": square, "moment": self.size, "counts": 2 * len(arms)}
+            self.identity,
+            {
+                "gram": square,
+                "gram_squared": square,
+                "moment": self.size,
+                "budget": 2,
+                "burns": self.burns.size,
+                "change": self.change.size,
+                "counts": 2 * len(arms),
+            },
         )
         numbers = snapshot.numbers
         gram, gram_squared = (_gram_of(numbers[name], self.size) for name in ("gram", "gram_squared"))
-        self._gram, self._gram_squared = gram, gram_squared
-        self._moment = np.array(numbers["moment"])
+        self.change.load(numbers["change"])
+        self.belief.replace(gram, gram_squared, np.array(numbers["moment"]))
+        self.budget.budget, self.pause = numbers["budget"]
+        self.burns.load(numbers["burns"])
         load_counts(self, arms, snapshot.updates, numbers["counts"])
-        self._solve()
+
+    def _misses_any(self, features: Mapping[str, float], *, but_lost: bool = False, by: float = 0.0) -> bool:
+        """Whether a latency class misses its objective; `but_lost`: one that weights can help; `by` more than so much."""
+        return any(
+            features.get(f"{name}.over_ratio", 0.0) > max(by, spec.violation_target_ratio)
+            and not (but_lost and features.get(f"{name}.lost", 0.0) > 0.0)
+            for name, spec in self.classes.items()
+            if spec.kind == "latency"
+        )
+
+    def _is_move(self, features: Mapping[str, float], arm: Arm) -> bool:
+        """Whether the arm's place is not where the weights were."""
+        there, here = self.basis.places([arm, HOLD], features)
+        return bool(np.abs(there - here).max(initial=0.0) > SAME_DECADES)
 
     def _phi(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Floats:
         context = np.array(list(read_context(features, self.context_features).values()))
@@ -155,20 +264,8 @@ class LinUCB(bandit.base.ContextualPolicy):
         return -self.prior_fall * self.basis.squared_decades(arms, features)
 
     def _believe(self, features: Mapping[str, float], arms: Sequence[Arm]) -> tuple[Floats, Floats]:
-        phi = self._phi(features, arms)
-        variances = np.einsum("ad,de,ae->a", phi, self._covariance, phi)
-        return self._prior(features, arms) + phi @ self._w, np.sqrt(np.maximum(variances, 0.0))
-
-    def _bounds(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Floats:
-        means, widths = self._believe(features, arms)
-        return means + np.minimum(self.exploration * widths, BONUS_CAP)
-
-    def _solve(self) -> None:
-        """Belief from the sums. V has no eigenvalue below λ, so the inverse is bounded whatever was learned."""
-        ridge = self.prior_strength * np.eye(self.size)
-        inverse = np.linalg.inv(ridge + self._gram)
-        self._covariance: Floats = inverse @ (ridge + self._gram_squared) @ inverse
-        self._w: Floats = inverse @ self._moment
+        means, widths = self.belief.about(self._phi(features, arms))
+        return self._prior(features, arms) + means, widths
 
 
 def _gram_of(values: Sequence[float], size: int) -> Floats:

@@ -8,12 +8,13 @@ profile scale. Reasons, in the order in which they are tried:
 - `same`: an arm that differs from another only in classes without pods.
 - `no_harm`: a latency class misses its objective and would get a smaller share of the weights than now. This keeps
   exploration from building a queue. If two such classes leave no way to move, the less important one yields (and of
-  equals the one configured later), until there is a way or only the most important is left.
+  equals the one configured later), until there is a way or only the most important is left. A class that no weights
+  can save (`lost`, see outlook) yields to all.
 - `step`: a class weight would change by more than `max_step_ratio`. If no other arm that is left is within a step,
   none is masked by it: the guard then clamps the way towards the target, and the next cycle goes on from there.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -55,6 +56,7 @@ def mask(
     limits: WeightSettings,
     changes_left: int | None = None,
     mode: Mode = "active",
+    lost: Collection[str] = (),
 ) -> Masked:
     """What is allowed from here. `None` for weights or budget means unknown: what cannot be judged is not masked.
 
@@ -80,7 +82,7 @@ def mask(
     if changes_left is not None and changes_left <= 0:
         drop("rate", moves)
     drop("same", _duplicates(moves, in_force, present))
-    drop("no_harm", _harmful(moves, current, classes, settings))
+    drop("no_harm", _harmful(moves, current, {name: seen for name, seen in classes.items() if name not in lost}, settings))
     far = [arm for arm in moves if not _is_within_step(arm, current, limits)]
     if len(far) < len(moves):
         drop("step", far)
@@ -145,7 +147,7 @@ def _harmful(
     settings: Mapping[str, ClassSettings],
 ) -> list[Arm]:
     """The arms that would take from a violated class, most important class first (see the module's text)."""
-    violated = [name for name in current if is_violated(classes[name], settings[name])]
+    violated = [name for name in current if name in classes and is_violated(classes[name], settings[name])]
     violated.sort(key=lambda name: -settings[name].importance)
     harmless = list(arms)
     for rank, name in enumerate(violated):

@@ -60,23 +60,32 @@ class Policy(Protocol):
         """Replaces the state by a saved one. Raises SnapshotMismatch, and then has changed nothing."""
 
 
-def choose(scores: Mapping[str, float], epsilon: float, rng: random.Random) -> Choice:
+def choose(
+    scores: Mapping[str, float],
+    epsilon: float,
+    rng: random.Random,
+    among: Sequence[str] | None = None,
+    best: str | None = None,
+) -> Choice:
     """The best-scored arm, or with probability `epsilon` any arm uniformly: 1-ε+ε/k for the best, ε/k for each other.
 
-    The floor gives every offered arm a known, positive propensity, which off-policy estimators need. Ties go to the
-    arm that comes first in `scores`. Takes one or two draws from `rng`.
+    The floor gives every offered arm a known, positive propensity, which off-policy estimators need. `among` leaves
+    the draw to some of the offered arms: the others have propensity 0. `best` is taken in place of the best-scored one.
+    Ties go to the arm that comes first in `scores`. Takes one or two draws from `rng`.
     """
-    names = list(scores)
-    best = max(names, key=scores.__getitem__)
-    picked = best
+    names = [name for name in scores if among is None or name in among]
+    leader = max(names, key=scores.__getitem__) if best is None else best
+    picked = leader
     if rng.random() < epsilon:
         picked = names[rng.randrange(len(names))]
     floor = epsilon / len(names)
-    propensities = {name: 1.0 - epsilon + floor if name == best else floor for name in names}
+    propensities = dict.fromkeys(scores, 0.0)
+    for name in names:
+        propensities[name] = 1.0 - epsilon + floor if name == leader else floor
     return Choice(
         arm=picked,
         propensity=propensities[picked],
         propensities=propensities,
         scores=dict(scores),
-        explored=picked != best,
+        explored=picked != leader,
     )

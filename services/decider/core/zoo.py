@@ -34,30 +34,49 @@ def profile_named(name: str | None, arms: tuple[Arm, ...], shared: Shared, setti
     raise SettingsError(f"decider.{setting}: no profile {name!r}; known are {known}")
 
 
+def meaning_of(config: "DeciderConfig", shared: Shared) -> str:
+    """What gives the default policy's numbers their meaning, as a short id: where it is the same, a prior fits."""
+    arms = build_arms(shared, config.profiles)
+    centre = profile_named(config.prior_profile, arms, shared, "prior_profile")
+    return fingerprint(
+        config.context_features or default_context(shared.classes),
+        [arm.weights for arm in (*arms, centre)],
+        [shared.weights.min_weight, shared.weights.max_weight],
+        [config.prior_fall, config.likeness_decades],
+        {name: [spec.kind, spec.importance] for name, spec in shared.classes.items()},
+    )
+
+
 def _linucb(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
-    from services.decider.core import linucb  # noqa: PLC0415 - River costs 110 MiB: only who uses it pays
+    from services.decider.core import linucb, warm  # noqa: PLC0415 - River costs 110 MiB: only who uses it pays
     from services.decider.core.basis import Basis  # noqa: PLC0415 - only needed here
     from services.decider.core.bookkeeping import RIVER_VERSION  # noqa: PLC0415 - imports River
 
     centre = profile_named(config.prior_profile, arms, shared, "prior_profile")
     context = config.context_features or default_context(shared.classes)
-    meaning = fingerprint(
-        context,
-        [arm.weights for arm in (*arms, centre)],
-        [shared.weights.min_weight, shared.weights.max_weight],
-        [config.discount, config.prior_fall, config.likeness_decades],
-        {name: spec.kind for name, spec in shared.classes.items()},
-    )
+    meaning = meaning_of(config, shared)
+    start = warm.read_warm_start(meaning) if config.warm_start else None
+    origin = [start.provenance.commit, start.provenance.seed, start.strength] if start is not None else []
     return linucb.LinUCB(
         Basis(shared.classes, shared.weights, arms, centre, likeness_decades=config.likeness_decades),
         context,
         arms,
-        _identity("linucb", linucb.POLICY_VERSION, shared, arms, meaning, river=RIVER_VERSION),
+        shared.classes,
+        _identity(
+            "linucb",
+            linucb.POLICY_VERSION,
+            shared,
+            arms,
+            fingerprint(meaning, [config.discount, config.prior_strength], origin),
+            river=RIVER_VERSION,
+        ),
         exploration=config.exploration,
         discount=config.discount,
         prior_strength=config.prior_strength,
         prior_fall=config.prior_fall,
         epsilon=config.epsilon,
+        caution=config.caution,
+        warm=start,
     )
 
 
@@ -85,6 +104,76 @@ def _hold(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Pol
     return static.Hold(shared.weights, _identity("hold", static.POLICY_VERSION, shared, arms, fingerprint()))
 
 
+def _step(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:  # noqa: ARG001 - makers share one signature
+    from services.decider.core import stepper  # noqa: PLC0415 - every policy is imported when chosen
+
+    identity = _identity("step", stepper.POLICY_VERSION, shared, arms, _kinds(shared))
+    return stepper.Stepper(shared.classes, identity)
+
+
+def _pid(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
+    from services.decider.core import pid  # noqa: PLC0415 - every policy is imported when chosen
+
+    centre = profile_named(config.prior_profile, arms, shared, "prior_profile")
+    profiles = [arm for arm in arms if arm.weights is not None]
+    meaning = fingerprint([arm.weights for arm in (*profiles, centre)], _kinds(shared))
+    identity = _identity("pid", pid.POLICY_VERSION, shared, arms, meaning)
+    return pid.PID(shared.classes, profiles, centre, identity)
+
+
+def _epsilon_greedy(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
+    from services.decider.core import epsilon_greedy  # noqa: PLC0415 - every policy is imported when chosen
+
+    centre = profile_named(config.prior_profile, arms, shared, "prior_profile")
+    meaning = fingerprint([arm.weights for arm in arms], config.discount)
+    return epsilon_greedy.EpsilonGreedy(
+        shared.classes,
+        centre,
+        _identity("epsilon-greedy", epsilon_greedy.POLICY_VERSION, shared, arms, meaning),
+        epsilon=config.epsilon,
+        discount=config.discount,
+        prior_strength=config.prior_strength,
+        prior_fall=config.prior_fall,
+    )
+
+
+def _thompson(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
+    from services.decider.core import thompson  # noqa: PLC0415 - numpy: only who uses it pays
+    from services.decider.core.basis import Basis  # noqa: PLC0415 - only needed here
+
+    centre = profile_named(config.prior_profile, arms, shared, "prior_profile")
+    context = config.context_features or default_context(shared.classes)
+    meaning = fingerprint(
+        context,
+        [arm.weights for arm in (*arms, centre)],
+        [config.discount, config.prior_fall, config.likeness_decades],
+        _kinds(shared),
+    )
+    return thompson.Thompson(
+        Basis(shared.classes, shared.weights, arms, centre, likeness_decades=config.likeness_decades),
+        context,
+        _identity("thompson", thompson.POLICY_VERSION, shared, arms, meaning),
+        exploration=config.exploration,
+        discount=config.discount,
+        prior_strength=config.prior_strength,
+        prior_fall=config.prior_fall,
+        epsilon=config.epsilon,
+    )
+
+
+def _vowpal(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> Policy:
+    from services.decider.core import vowpal  # noqa: PLC0415 - every policy is imported when chosen
+
+    context = config.context_features or default_context(shared.classes)
+    meaning = fingerprint(context, [arm.weights for arm in arms], vowpal.OPTIONS)
+    identity = _identity("vowpal", vowpal.POLICY_VERSION, shared, arms, meaning)
+    return vowpal.Vowpal(shared.classes, context, identity, epsilon=config.epsilon)
+
+
+def _kinds(shared: Shared) -> str:
+    return fingerprint({name: spec.kind for name, spec in shared.classes.items()})
+
+
 def _identity(
     policy: str, version: int, shared: Shared, arms: tuple[Arm, ...], model: str, *, river: str = ""
 ) -> Identity:
@@ -103,6 +192,11 @@ _MAKERS: Final[dict[str, Callable[["DeciderConfig", Shared, tuple[Arm, ...]], Po
     "river-linucb": _river_linucb,
     "static": _static,
     "hold": _hold,
+    "step": _step,
+    "pid": _pid,
+    "epsilon-greedy": _epsilon_greedy,
+    "thompson": _thompson,
+    "vowpal": _vowpal,
 }
 POLICIES: Final = tuple(_MAKERS)
 """Names of all policies, the default first."""

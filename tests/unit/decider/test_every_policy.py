@@ -1,20 +1,49 @@
 """What every policy of the zoo must keep to, whatever it believes."""
 
+import importlib.util
 import math
 import random
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from schemas.features import feature_names
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, SettingsError, Shared
 from services.decider.config import DeciderConfig
+from services.decider.core.arms import build_arms
 from services.decider.core.policy import HOLD, Arm, SnapshotMismatch
 from services.decider.core.snapshot import SNAPSHOT_VERSION, decode_snapshot, encode_snapshot
 from services.decider.core.zoo import POLICIES, make_policy
 
-LEARNING = ("linucb", "river-linucb")
+NEEDS_VW = pytest.mark.skipif(
+    importlib.util.find_spec("vowpalwabbit") is None, reason="needs the package vowpalwabbit (extra vw)"
+)
+
+
+def each(*names):
+    """Parameters by policy; one whose package is not installed is skipped and says so."""
+    return [pytest.param(name, marks=NEEDS_VW if name == "vowpal" else ()) for name in names]
+
+
+LEARNING = each("linucb", "river-linucb", "epsilon-greedy", "thompson", "vowpal")
+OTHER_CLASSES = {
+    "one latency class": {"web": ClassSettings(objective_p99_seconds=0.1)},
+    "two latency classes": {
+        "gold": ClassSettings(objective_p99_seconds=0.1),
+        "silver": ClassSettings(objective_pressure_ratio=0.3, importance=0.5),
+    },
+    "two throughput classes": {"bulk": ClassSettings(kind="throughput"), "scrap": ClassSettings(kind="throughput")},
+    "two of each": {
+        "bulk": ClassSettings(kind="throughput"),
+        "gold": ClassSettings(objective_p99_seconds=0.1, violation_target_ratio=0.0),
+        "scrap": ClassSettings(kind="throughput"),
+        "silver": ClassSettings(objective_p99_seconds=0.4, importance=0.2),
+    },
+}
 
 
 def make(name, shared=None, **settings):
@@ -38,14 +67,29 @@ def state(policy):
     return encode_snapshot(policy.save())
 
 
-@pytest.fixture(params=POLICIES)
+@pytest.fixture(params=each(*POLICIES))
 def policy(request):
     return make(request.param)
 
 
 def test_zoo_has_the_default_first():
     assert POLICIES[0] == DeciderConfig().policy == make(POLICIES[0]).name
-    assert {"linucb", "river-linucb", "static", "hold"} <= set(POLICIES)
+    assert set(POLICIES) == {
+        "linucb",
+        "river-linucb",
+        "static",
+        "hold",
+        "step",
+        "pid",
+        "epsilon-greedy",
+        "thompson",
+        "vowpal",
+    }
+
+
+def test_every_policy_is_described():
+    text = (Path(__file__).parents[3] / "docs" / "policies.md").read_text()
+    assert re.findall(r"^## `(.+)`$", text, re.MULTILINE) == list(POLICIES)
 
 
 def test_unknown_policy_is_told_the_known_ones():
@@ -62,6 +106,33 @@ def test_choice_is_one_of_the_arms_with_its_propensity(policy, features, arms):
             assert choice.propensity == choice.propensities[choice.arm] > 0.0
             assert math.isclose(sum(choice.propensities.values()), 1.0, abs_tol=1e-9)
             assert all(math.isfinite(score) for score in choice.scores.values())
+
+
+def test_arms_are_drawn_as_often_as_the_propensities_say(policy, features, arms):
+    teach(policy, features, arms)
+    rng = random.Random(8)
+    drawn = [policy.decide(features, arms[3:9], rng) for _ in range(3000)]
+    for arm in arms[3:9]:
+        said = sum(choice.propensities[arm.name] for choice in drawn) / len(drawn)
+        assert math.isclose(sum(choice.arm == arm.name for choice in drawn) / len(drawn), said, abs_tol=0.03)
+
+
+@pytest.mark.parametrize("classes", OTHER_CLASSES.values(), ids=OTHER_CLASSES.keys())
+def test_nothing_hangs_on_the_names_or_number_of_the_classes(policy, classes):
+    shared = Shared(classes=classes)
+    shared.check()
+    offered = build_arms(shared, {})
+    rng = random.Random(5)
+    seen = {name: rng.random() for name in feature_names(tuple(classes))}
+    fitting = make(policy.name, shared)
+    for _ in range(20):
+        fitting.learn(seen, rng.choice(offered), rng.uniform(-1.0, 1.0))
+    restored = make(policy.name, shared)
+    restored.load(decode_snapshot(state(fitting)))
+    for known in (seen, {}, dict.fromkeys(seen, 0.0)):
+        choice = fitting.decide(known, offered, random.Random(2))
+        assert set(choice.propensities) == {arm.name for arm in offered}
+        assert restored.decide(known, offered, random.Random(2)) == choice
 
 
 def test_no_arms_is_the_callers_error(policy, features):
@@ -265,7 +336,10 @@ def test_rv_05_foreign_bytes_are_refused(raw):
     assert caught.value.reason == "damaged"
 
 
-@pytest.mark.parametrize(("name", "key"), [("linucb", "gram"), ("river-linucb", "lc1-d1-b1.precision")])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("linucb", "gram"), ("river-linucb", "lc1-d1-b1.precision"), ("thompson", "gram"), ("epsilon-greedy", "counts")],
+)
 def test_rv_05_numbers_that_no_learning_can_give_are_refused(name, key, features, arms):
     learner = teach(make(name), features, arms)
     snapshot = learner.save()
@@ -284,21 +358,40 @@ def test_rv_05_model_of_other_classes_or_profiles_does_not_fit(name):
     for other in (
         make(name, Shared(classes=classes)),
         make(name, profiles={"p": {"batch": 100}, "q": {"latency-critical": 300}}),
-        make(name, context_features=("node.busy_ratio",)),
+        *([make(name, context_features=("node.busy_ratio",))] if name != "epsilon-greedy" else []),
     ):
         with pytest.raises(SnapshotMismatch):
             other.load(snapshot)
 
 
+@pytest.mark.parametrize("name", ["step", "pid"])
+def test_rv_05_controller_of_other_classes_does_not_fit(name):
+    snapshot = make(name).save()
+    kinds = DEFAULT_CLASSES | {"default": ClassSettings(kind="throughput")}
+    for classes in (DEFAULT_CLASSES | {"ml": ClassSettings(kind="throughput")}, kinds):
+        with pytest.raises(SnapshotMismatch):
+            make(name, Shared(classes=classes)).load(snapshot)
+
+
 # ---- what a policy costs ---------------------------------------------------------------------------------------------
 
 
-def test_policies_that_do_not_learn_do_not_import_river():
+def test_policies_without_matrices_import_neither_river_nor_numpy():
     code = (
         "import sys; from schemas.settings import Shared; from services.decider.config import DeciderConfig as C;"
         "from services.decider.core.zoo import make_policy;"
-        "[make_policy(C(policy=name), Shared()) for name in ('static', 'hold')];"
-        "sys.exit(bool({'river', 'numpy'} & set(sys.modules)))"
+        "[make_policy(C(policy=name), Shared()) for name in ('static', 'hold', 'step', 'pid', 'epsilon-greedy')];"
+        "sys.exit(bool({'river', 'numpy', 'vowpalwabbit'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("name", each("thompson", "vowpal"))
+def test_policies_on_no_base_of_rivers_do_not_import_it(name):
+    code = (
+        "import sys; from schemas.settings import Shared; from services.decider.config import DeciderConfig as C;"
+        f"from services.decider.core.zoo import make_policy; make_policy(C(policy={name!r}), Shared());"
+        "sys.exit('river' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 

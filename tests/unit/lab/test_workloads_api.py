@@ -4,7 +4,7 @@ import threading
 
 from prometheus_client import CollectorRegistry
 
-from lab.workloads.api import BUSY, DONE, WorkService
+from lab.workloads.api import BUSY, DONE, GIVEN_UP, WorkService
 from lab.workloads.http_messages import Request
 
 
@@ -23,8 +23,16 @@ class HeldWork:
         self.released.set()
 
 
-def service_of(work, registry, *, workers, max_queue):
-    flags = argparse.Namespace(workers=workers, max_queue=max_queue, seed=1, work_ms=5.0, work_jitter=0.0)
+def service_of(work, registry, *, workers, max_queue, queue_timeout_seconds=0.0):
+    flags = argparse.Namespace(
+        workers=workers,
+        max_queue=max_queue,
+        seed=1,
+        work_ms=5.0,
+        work_jitter=0.0,
+        work_distribution="lognormal",
+        queue_timeout_seconds=queue_timeout_seconds,
+    )
     return WorkService(flags, registry, work)
 
 
@@ -57,6 +65,21 @@ async def test_the_duration_includes_the_wait_for_a_worker():
     labels = {"route": "/work"}
     assert registry.get_sample_value("http_request_duration_seconds_sum", labels) >= 3.0
     assert registry.get_sample_value("http_request_duration_seconds_bucket", {"le": "2.5", **labels}) == 0
+    assert await service.close()
+
+
+async def test_a_request_that_waited_too_long_is_given_up_without_work():
+    work, replies = HeldWork(), asyncio.Queue()
+    service = service_of(work, CollectorRegistry(), workers=1, max_queue=5, queue_timeout_seconds=2.0)
+    late = get_work()
+    service.handle(late._replace(received_at=late.received_at - 3.0), replies.put_nowait)
+    async with asyncio.timeout(10):
+        assert await replies.get() == GIVEN_UP
+    assert not work.started.acquire(blocking=False)
+    service.handle(get_work(), replies.put_nowait)
+    work.released.set()
+    async with asyncio.timeout(10):
+        assert await replies.get() == DONE
     assert await service.close()
 
 

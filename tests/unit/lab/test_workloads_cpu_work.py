@@ -3,7 +3,14 @@ import statistics
 
 import pytest
 
-from lab.workloads.cpu_work import KeyStretching, jitter_factor, stretch_key, units_per_cpu_second
+from lab.workloads.cpu_work import (
+    FACTORS,
+    KeyStretching,
+    exponential_factor,
+    jitter_factor,
+    stretch_key,
+    units_per_cpu_second,
+)
 
 
 class CpuClock:
@@ -63,3 +70,16 @@ def test_jitter_has_mean_one_is_seeded_and_bounded():
 
 def test_no_jitter_is_exactly_one():
     assert jitter_factor(random.Random(1), 0.0) == 1.0
+
+
+def test_exponential_work_has_mean_one_and_the_quantiles_of_its_law_and_is_bounded():
+    rng = random.Random(7)
+    factors = sorted(exponential_factor(rng, 0.3) for _ in range(20_000))
+    assert statistics.fmean(factors) == pytest.approx(1.0, abs=0.03)
+    assert factors[9_999] == pytest.approx(0.693, abs=0.03)
+    assert factors[19_800] == pytest.approx(4.6, abs=0.4)
+    assert factors[-1] <= 20.0
+
+
+def test_distributions_are_known_by_name():
+    assert {"exponential": exponential_factor, "lognormal": jitter_factor} == FACTORS

@@ -1,8 +1,10 @@
 import argparse
+import asyncio
+import os
 
 import pytest
 
-from lab.workloads.loadgen import Target, resolve_target, schedule
+from lab.workloads.loadgen import Target, resolve_target, schedule, until_told
 from lab.workloads.process import WorkloadError, number, whole
 
 
@@ -58,3 +60,22 @@ def test_a_whole_flag_takes_only_whole_numbers_within_its_bounds(text):
 
 def test_the_bounds_themselves_are_allowed():
     assert (number(0, 10)("0"), number(0, 10)("10"), whole(0, 10)("0"), whole(0, 10)("10")) == (0.0, 10.0, 0, 10)
+
+
+@pytest.mark.parametrize("end", ["a line", "the end of stdin", "a signal to stop"])
+async def test_a_generator_that_waits_for_stdin_begins_at_a_line_or_its_end_or_stops(end, monkeypatch):
+    reader, writer = os.pipe()
+    stop = asyncio.Event()
+    with os.fdopen(reader) as stdin, os.fdopen(writer, "w") as told:
+        monkeypatch.setattr("sys.stdin", stdin)
+        waiting = asyncio.ensure_future(until_told(stop))
+        assert await asyncio.wait({waiting}, timeout=0.05) == (set(), {waiting})
+        if end == "a line":
+            told.write("begin\n")
+            told.flush()
+        elif end == "the end of stdin":
+            told.close()
+        else:
+            stop.set()
+        async with asyncio.timeout(10):
+            await waiting

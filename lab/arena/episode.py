@@ -1,0 +1,423 @@
+"""Owns one run: a policy in a scenario with a seed, on the simulator, through the very cores that the services run.
+
+The decider's mask and policy, the guard's rules, budget, comparison and breaker, the rewarder's censor and reward are
+called in the order in which the services would. What is left out is what the services do for transport and restarts.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from lab.arena.node import Node
+from lab.arena.results import BestStatic, Curves, Row
+from lab.arena.scenario import Scenario
+from lab.arena.score import GOOD_RATIO, plateau_cycle
+from lab.arena.sim_world import CycleOutcome, SimWorld, outcome_of, shared_settings
+from schemas.messages import Action, Actuation, State, Verdict
+from schemas.profile import on_profile_scale
+from schemas.settings import Shared
+from services.decider.config import DeciderConfig
+from services.decider.core.arms import build_arms
+from services.decider.core.mask import mask
+from services.decider.core.outlook import Outlook
+from services.decider.core.policy import HOLD, Arm, Policy
+from services.decider.core.zoo import make_policy
+from services.guard.config import GuardConfig
+from services.guard.core.breaker import Breaker
+from services.guard.core.change_budget import ChangeBudget
+from services.guard.core.regression import find_regression
+from services.guard.core.rules import Situation, judge
+from services.rewarder.config import RewarderConfig
+from services.rewarder.core.censor import Cycle, censor_reason
+from services.rewarder.core.reward import RewardWeights, reward
+
+REQUEST_DERIVED: Final = "request-derived"
+
+DECIDERS: Final[dict[str, DeciderConfig]] = {
+    REQUEST_DERIVED: DeciderConfig(policy="hold"),
+    "static-default": DeciderConfig(policy="static"),
+    "river-linucb": DeciderConfig(policy="river-linucb"),
+    "trimtab-cold": DeciderConfig(policy="linucb", warm_start=False),
+    "trimtab": DeciderConfig(policy="linucb"),
+}
+"""The policies of the bench by name, as a user would configure them."""
+
+POLICIES: Final = tuple(DECIDERS)
+
+
+@dataclass
+class Episode:
+    """What a run gave. `scores` are per cycle; the row's regrets and shortfall are not known to one run."""
+
+    row: Row
+    curves: Curves
+    scores: list[float]
+    outcomes: list[CycleOutcome] = field(default_factory=list, repr=False)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the loop is set up for a run; `guarded` False: no rollbacks and no breaker, for the experiment."""
+
+    decider: DeciderConfig
+    guard: GuardConfig = GuardConfig()
+    rewarder: RewarderConfig = RewarderConfig()
+    cycle_seconds: float = 5.0
+    guarded: bool = True
+    masked: bool = True
+
+
+def play(scenario: Scenario, policy: str, seed: int, cycles: int) -> Episode:
+    """Runs a policy of DECIDERS. KeyError for another."""
+    return run(scenario, policy, Settings(DECIDERS[policy]), seed, cycles)
+
+
+def run(
+    scenario: Scenario,
+    name: str,
+    settings: Settings,
+    seed: int,
+    cycles: int,
+    *,
+    make: Callable[[DeciderConfig, Shared], Policy] = make_policy,
+) -> Episode:
+    """Runs any settings under a name."""
+    started = time.perf_counter()
+    loop = _Loop(scenario, settings, seed, make)
+    for _ in range(cycles):
+        loop.turn()
+    return loop.episode(name, seed, time.perf_counter() - started)
+
+
+class _Loop:
+    """The services' cores in turn, with simulated time."""
+
+    def __init__(
+        self, scenario: Scenario, settings: Settings, seed: int, make: Callable[[DeciderConfig, Shared], Policy]
+    ) -> None:
+        self._settings = settings
+        self._world = SimWorld(scenario, seed, cycle_seconds=settings.cycle_seconds)
+        self._shared = self._world.shared
+        self._arms = build_arms(self._shared, settings.decider.profiles)
+        self._by_name = {HOLD.name: HOLD, **{arm.name: arm for arm in self._arms}}
+        self._policy = make(settings.decider, self._shared)
+        self._random = random.Random(seed)  # noqa: S311 - draws arms, not secrets
+        self._changes = ChangeBudget(self._shared.weights.max_changes_per_minute)
+        guard = settings.guard
+        self._breaker = Breaker(
+            guard.rollbacks_to_open, guard.rollback_window_seconds, guard.cool_down_seconds, guard.trial_seconds
+        )
+        terms = settings.rewarder
+        self._terms = RewardWeights(
+            terms.violation_weight, terms.severity_weight, terms.throughput_weight, terms.oscillation_weight
+        )
+        self._outlook = Outlook(self._shared.classes, self._arms)
+        self._seen: dict[str, float] = {}
+        self._trial: State | None = None
+        self._outcomes: list[CycleOutcome] = []
+        self._arm_names: list[str] = []
+        self._words: list[str] = []
+        self._changed = self._rollbacks = 0
+
+    def turn(self) -> None:
+        """One cycle."""
+        world, now = self._world, self._world.cycle * self._settings.cycle_seconds
+        before = world.before()
+        action, arm = self._decide(before, now)
+        verdict, actuation = self._execute(before, action, now)
+        after = world.after()
+        self._learn(before, action, verdict, actuation, after, arm)
+        word = actuation.outcome if actuation.rule is None else actuation.rule
+        if self._settings.guarded and self._look_back(before, actuation, after, now):
+            word = "rolled_back"
+        self._outcomes.append(world.finish())
+        self._arm_names.append(_name_of(self._arms, world.class_weights(), self._shared))
+        self._words.append(word)
+
+    def _decide(self, before: State, now: float) -> tuple[Action, Arm]:
+        weights = {name: seen.weight for name, seen in before.classes.items() if seen.weight is not None}
+        self._seen = dict(before.features) | self._outlook.see(before.features)
+        masked = mask(
+            self._arms,
+            weights or None,
+            before.classes,
+            settings=self._shared.classes,
+            limits=self._shared.weights,
+            changes_left=self._changes.left(now),
+            mode="active",
+            lost=self._outlook.lost(),
+        )
+        choice = self._policy.decide(self._seen, masked.allowed, self._random)
+        self._lastact = (choice.arm, choice.explored, len(masked.allowed), masked.allowed[0].name)
+        arm = self._by_name[choice.arm]
+        action = Action(
+            node=before.node,
+            boot=before.boot,
+            cycle=before.cycle,
+            at=0,
+            policy=self._policy.name,
+            arm=arm.name,
+            weights=dict(arm.weights) if arm.weights is not None else None,
+            propensity=choice.propensity,
+            propensities=choice.propensities,
+            explored=choice.explored,
+        )
+        return action, arm
+
+    def _execute(self, before: State, action: Action, now: float) -> tuple[Verdict, Actuation]:
+        loop, guard = self._shared.loop, self._settings.guard
+        situation = Situation(
+            state=before,
+            mode="active",
+            limits=self._shared.weights,
+            classes=frozenset(self._shared.classes),
+            state_age_seconds=0.0,
+            max_state_age_seconds=guard.max_state_age_ticks * loop.tick_seconds,
+            answer_seconds=0.0,
+            budget_seconds=loop.decision_budget_seconds,
+            changes_left=self._changes.left(now),
+            require_contention=guard.require_contention,
+            breaker_open=self._breaker.blocks(now),
+            profiles=guard.profiles,
+            min_share_ratio=guard.min_share_ratio,
+        )
+        judgement = judge(action, situation, watched=guard.watch)
+        same = {"node": before.node, "boot": before.boot, "cycle": before.cycle, "at": 0}
+        verdict = Verdict(
+            outcome=judgement.outcome,
+            execute=judgement.execute,
+            mode="active",
+            arm=action.arm,
+            weights=judgement.weights,
+            rule=judgement.rule,
+            reason=judgement.reason,
+            propensity=action.propensity,
+            previous_weights=situation.current,
+            **same,  # type: ignore[arg-type] # the fields that all messages share
+        )
+        if not judgement.execute:
+            outcome = "held" if judgement.outcome == "hold" else "skipped"
+            return verdict, Actuation(outcome=outcome, arm=action.arm, rule=judgement.rule, **same)  # type: ignore[arg-type] # as above
+        self._changes.spend(now)
+        self._breaker.tried(now)
+        self._trial = before if self._breaker.is_trying else None
+        self._changed += 1
+        self._world.apply(judgement.weights or {}, action.arm)
+        return verdict, Actuation(outcome="applied", arm=action.arm, weights=judgement.weights, **same)  # type: ignore[arg-type] # as above
+
+    def _learn(
+        self, before: State, action: Action, verdict: Verdict, actuation: Actuation, after: State, arm: Arm
+    ) -> None:
+        cycle = Cycle(before, action, verdict, actuation, after)
+        config = self._settings.rewarder
+        why = censor_reason(
+            # Weights that were just written differ from those in the first look: as in the service, the writes tell so.
+            _without_pods(cycle),
+            self._shared.classes,
+            min_requests=config.min_requests,
+            require_contention=config.require_contention,
+        )
+        if why is not None:
+            return
+        moved_to = actuation.weights if actuation.outcome == "applied" else None
+        worth = reward(before, after, moved_to, self._shared.classes, self._terms)
+        self._policy.learn(self._seen, arm, worth.value)
+
+    def _look_back(self, before: State, actuation: Actuation, after: State, now: float) -> bool:
+        guard, trial = self._settings.guard, self._trial
+        if actuation.outcome != "applied":
+            if trial is None:
+                return False
+            evidence, found = self._compare(trial, after)
+            if evidence == "unknown" and self._breaker.gives_up(now):
+                self._trial = None
+                self._world.restore()
+                return False
+            if evidence == "unknown":
+                return False
+        else:
+            evidence, found = self._compare(before, after)
+        if evidence == "keep":
+            self._breaker.kept(now)
+            self._trial = None
+        if found is None:
+            return False
+        self._trial = None
+        self._rollbacks += 1
+        if self._breaker.rolled_back(now):
+            self._world.restore()
+        else:
+            since = trial if trial is not None and actuation.outcome != "applied" else before
+            self._world.apply({name: seen.weight for name, seen in since.classes.items() if seen.weight})
+        assert guard.regression_ratio > 0.0
+        return True
+
+    def _compare(self, before: State, after: State) -> tuple[str, object]:
+        guard = self._settings.guard
+        return find_regression(
+            before,
+            after,
+            limit_ratio=guard.regression_ratio,
+            floor_ratio=guard.regression_floor_ratio,
+            wait_ratio=guard.regression_wait_ratio,
+            min_requests=guard.min_requests,
+            lost_ratio=guard.regression_lost_ratio,
+            importances={name: spec.importance for name, spec in self._shared.classes.items() if spec.kind == "latency"},
+        )
+
+    def episode(self, name: str, seed: int, seconds: float) -> Episode:
+        """What all cycles so far came to."""
+        scenario, outcomes = self._world.scenario, self._outcomes
+        scores = [outcome.score for outcome in outcomes]
+        cycle_seconds = self._settings.cycle_seconds
+        minutes = len(outcomes) * cycle_seconds / 60.0
+        row = summary(scenario, name, seed, outcomes, cycle_seconds)
+        row = _replace(row, changes_per_minute=self._changed / minutes if minutes else 0.0, rollbacks=self._rollbacks)
+        row = _replace(row, seconds=seconds)
+        curves = Curves(
+            scenario=scenario.name,
+            queue=scenario.queue,
+            policy=name,
+            seed=seed,
+            scores=tuple(round(score, 5) for score in scores),
+            p99_lc_ms=tuple(_p99_ms([outcome], "latency-critical") for outcome in outcomes),
+            p99_default_ms=tuple(_p99_ms([outcome], "default") for outcome in outcomes),
+            batch_share=tuple(round(outcome.batch_share, 5) for outcome in outcomes),
+            arms=tuple(self._arm_names),
+            outcomes=tuple(self._words),
+        )
+        return Episode(row, curves, scores, outcomes)
+
+
+def summary(
+    scenario: Scenario, policy: str, seed: int, outcomes: Sequence[CycleOutcome], cycle_seconds: float
+) -> Row:
+    """The row of a run, as far as outcomes tell it."""
+    violations: dict[str, float | None] = {}
+    for name in ("latency-critical", "default"):
+        ended = sum(outcome.ended[name] for outcome in outcomes)
+        violations[name] = sum(outcome.missed[name] for outcome in outcomes) / ended if ended else None
+    bad = sum(
+        (outcome.violation_lc or 0.0) > GOOD_RATIO or (outcome.violation_default or 0.0) > GOOD_RATIO
+        for outcome in outcomes
+    )
+    scores = [outcome.score for outcome in outcomes]
+    count = max(1, len(outcomes))
+    return Row(
+        scenario=scenario.name,
+        queue=scenario.queue,
+        policy=policy,
+        seed=seed,
+        cycles=len(outcomes),
+        score=sum(scores) / count,
+        violation_lc=violations["latency-critical"],
+        violation_default=violations["default"],
+        batch_share=sum(outcome.batch_share for outcome in outcomes) / count,
+        p99_lc_ms=_p99_ms(outcomes, "latency-critical"),
+        p99_default_ms=_p99_ms(outcomes, "default"),
+        violation_seconds=bad * cycle_seconds,
+        changes_per_minute=0.0,
+        rollbacks=0,
+        worst_shortfall=0.0,
+        batch_cpu_seconds=sum(outcome.batch_cpu_seconds for outcome in outcomes),
+        plateau_cycle=plateau_cycle(scores),
+    )
+
+
+def static_profiles(shared: Shared) -> list[dict[str, int]]:
+    """The grid that the best static profile is searched on: every combination of 1, 10 and 100 between the classes,
+    and every profile that the policies may choose.
+    """
+    limits = shared.weights
+    names = tuple(shared.classes)
+    levels = (1, 10, 100)
+    found: dict[tuple[int, ...], dict[str, int]] = {}
+    grid = [
+        {names[0]: a, names[1]: b, names[2]: c} for a in levels for b in levels for c in levels
+    ] if len(names) == len(levels) else []
+    for weights in (*grid, *(dict(arm.weights) for arm in build_arms(shared, {}) if arm.weights is not None)):
+        scaled = on_profile_scale(weights, limits)
+        found.setdefault(tuple(scaled[name] for name in names), scaled)
+    return list(found.values())
+
+
+def play_static(scenario: Scenario, profile: Mapping[str, int] | None, seed: int, cycles: int) -> list[CycleOutcome]:
+    """A profile from the first cycle to the last, with nothing around it; None: the weights of the requests."""
+    shared = shared_settings(scenario)
+    node = Node(scenario, seed, cycle_seconds=shared.loop.tick_seconds)
+    if profile is not None:
+        first = node.weights()
+        sums: dict[str, int] = {}
+        for pod in scenario.pods:
+            sums[pod.cls] = sums.get(pod.cls, 0) + first[pod.name]
+        node.set_weights(
+            {
+                pod.name: max(1, min(10_000, round(profile[pod.cls] * first[pod.name] / sums[pod.cls])))
+                for pod in scenario.pods
+            }
+        )
+    return [outcome_of(scenario, [node.advance(shared.loop.tick_seconds)]) for _ in range(cycles)]
+
+
+def best_static(scenario: Scenario, seed: int, cycles: int) -> BestStatic:
+    """The best single profile in hindsight for this seed, and the best one of each phase."""
+    phases = [scenario.phase_at(cycle) for cycle in range(cycles)]
+    names = list(dict.fromkeys(phases))
+    best: tuple[float, dict[str, int]] | None = None
+    best_in: dict[str, tuple[dict[str, int], float]] = {}
+    profiles = static_profiles(shared_settings(scenario))
+    for profile in profiles:
+        scores = [outcome.score for outcome in play_static(scenario, profile, seed, cycles)]
+        mean = sum(scores) / max(1, len(scores))
+        if best is None or mean > best[0]:
+            best = (mean, profile)
+        for name in names:
+            part = [score for score, phase in zip(scores, phases, strict=True) if phase == name]
+            value = sum(part) / len(part)
+            if name not in best_in or value > best_in[name][1]:
+                best_in[name] = (profile, value)
+    assert best is not None
+    per_phase = sum(best_in[name][1] * phases.count(name) for name in names) / max(1, len(phases))
+    return BestStatic(
+        scenario=scenario.name,
+        queue=scenario.queue,
+        seed=seed,
+        profile=best[1],
+        score=best[0],
+        per_phase_score=per_phase,
+        phases=best_in,
+        tried=len(profiles),
+    )
+
+
+def _p99_ms(outcomes: Sequence[CycleOutcome], name: str) -> float | None:
+    arrays = [outcome.latencies[name] for outcome in outcomes if len(outcome.latencies[name])]
+    return round(float(np.quantile(np.concatenate(arrays), 0.99)) * 1000.0, 3) if arrays else None
+
+
+def _name_of(arms: Sequence[Arm], weights: dict[str, int], shared: Shared) -> str:
+    """The arm whose ratios are in force, or the ratios themselves."""
+    for arm in arms:
+        if arm.weights is not None:
+            own = on_profile_scale({name: arm.weights[name] for name in weights}, shared.weights)
+            if own == weights:
+                return arm.name
+    lowest = min(weights.values(), default=1)
+    return "-".join(f"{name[:1]}{weight / lowest:.3g}" for name, weight in weights.items())
+
+
+def _without_pods(cycle: Cycle) -> Cycle:
+    """The censor compares pods' weights with the writes; here every write is what it was meant to be."""
+    before = _replace(cycle.before, pods=())
+    after = _replace(cycle.after, pods=()) if cycle.after is not None else None
+    return Cycle(before, cycle.action, cycle.verdict, cycle.actuation, after)
+
+
+def _replace(struct, **changes):  # type: ignore[no-untyped-def] # msgspec's own is generic in the same way
+    import msgspec  # noqa: PLC0415 - short, and used below only
+
+    return msgspec.structs.replace(struct, **changes)

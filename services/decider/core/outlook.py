@@ -1,0 +1,152 @@
+"""Owns what the decider remembers from one state to the next, and what follows from it for a decision.
+
+A state shows one window. Whether a class is short of CPU or beyond help, and how much it needs when it is well, shows
+only over several. From the states' features alone, so that a recorded stream gives the same outlook again.
+
+`<class>.need`: part of the node's CPUs that a latency class used when it last kept its objective; while it misses it,
+that or what it uses now, whichever is more. It tells load from backlog: a backlog uses more, but is no need.
+`<class>.lost`: 1 while no weights can save the class: for `PATIENCE` states in a row more than half of its requests
+missed the objective, its latency was not falling (then it is catching up), and it had nearly the largest share of the
+weights that any profile gives it, or all the CPU it would take. It ends when fewer miss it, when a class that gained
+from it is lost as well, and to be tried anew after a while that doubles each time.
+`<class>.rescue`: 1 for the most important latency class, not lost, of which for RESCUE_AFTER states more than half of
+the requests missed the objective, its latency not falling, and that some profile gives a clearly larger share.
+`moved`: 1 if the weights are not those of the state before, so that what is seen is still the weights before.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from schemas.settings import ClassSettings
+from services.decider.core.policy import Arm
+
+PATIENCE: Final = 2
+"""States in a row, after the one that still shows the weights before the last step: one may be a burst."""
+
+RESCUE_AFTER: Final = 2
+"""States in a row: one is a burst."""
+
+MISSED_RATIO: Final = 0.5
+"""Part of the requests. More than half: the median request is late, which is no burst."""
+
+NEAR_RATIO: Final = 0.75
+"""Part of the largest share that any profile gives the class: a third more CPU does not save it from an overload that
+makes most requests late, or if it does, the class is tried anew."""
+
+FALLING: Final = 0.02
+"""Fall of `latency_log` from one state to the next that counts as catching up: about 6 % of the latency."""
+
+RETRY_STATES: Final = 40
+MOST_RETRY_STATES: Final = 640
+
+_MOVED: Final = 0.002
+
+
+def outlook_names(classes: Mapping[str, ClassSettings]) -> tuple[str, ...]:
+    """Every name that an outlook over these classes has."""
+    latency = [name for name, spec in classes.items() if spec.kind == "latency"]
+    return ("moved", *(f"{name}.{word}" for name in latency for word in ("need", "lost", "rescue")))
+
+
+@dataclass
+class _Memory:
+    need: float = 0.0
+    late: int = 0
+    bad: int = 0
+    has_most: bool = False
+    lost: bool = False
+    since: int = 0
+    retry: int = RETRY_STATES
+    latency: float | None = None
+
+
+@dataclass
+class Outlook:
+    """Fed with every state's features in turn, `see` answers the names above. Bounded: a few numbers a class."""
+
+    classes: Mapping[str, ClassSettings]
+    arms: Sequence[Arm]
+    _memories: dict[str, _Memory] = field(default_factory=dict)
+    _weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        ranked = sorted(
+            (name for name, spec in self.classes.items() if spec.kind == "latency"),
+            key=lambda name: -self.classes[name].importance,
+        )
+        self._memories = {name: _Memory() for name in ranked}
+
+    def see(self, features: Mapping[str, float]) -> dict[str, float]:
+        """The outlook after this state; without features (another schema) nothing is known and nothing is lost."""
+        weights = tuple(features.get(f"{name}.weight_log", 0.0) for name in self.classes)
+        moved = self._weights is not None and any(
+            abs(a - b) > _MOVED for a, b in zip(weights, self._weights, strict=True)
+        )
+        self._weights = weights
+        for name, memory in self._memories.items():
+            self._look(name, memory, features, moved=moved)
+        lost = [name for name, memory in self._memories.items() if memory.lost]
+        if len(lost) > 1:  # who was given up first was given up in vain
+            self._take_back(max(lost, key=lambda name: self._memories[name].since))
+        found = {"moved": float(moved)}
+        for name, memory in self._memories.items():
+            found[f"{name}.need"] = memory.need
+            found[f"{name}.lost"] = float(memory.lost)
+            found[f"{name}.rescue"] = 0.0
+        for name, memory in self._memories.items():
+            if memory.late >= RESCUE_AFTER and not memory.lost:
+                found[f"{name}.rescue"] = float(not memory.has_most)
+                break
+        return found
+
+    def lost(self) -> frozenset[str]:
+        """The classes that are lost now."""
+        return frozenset(name for name, memory in self._memories.items() if memory.lost)
+
+    def _look(self, name: str, memory: _Memory, features: Mapping[str, float], *, moved: bool) -> None:
+        missed, used = features.get(f"{name}.over_ratio", 0.0), features.get(f"{name}.cpu_ratio", 0.0)
+        latency = features.get(f"{name}.latency_log", 0.0)
+        is_known = features.get(f"{name}.latency_missing", 1.0) <= 0.0
+        is_bad = is_known and missed > MISSED_RATIO
+        is_falling = memory.latency is not None and latency < memory.latency - FALLING
+        memory.latency = latency if is_known else None
+        memory.late = memory.late + 1 if is_bad and not is_falling else 0
+        if is_known and missed <= self.classes[name].violation_target_ratio:
+            memory.need = used
+        else:
+            memory.need = max(memory.need, used)
+        if memory.lost:
+            memory.since += 1
+            if not is_bad or memory.since >= memory.retry:
+                if is_bad:
+                    memory.retry = min(MOST_RETRY_STATES, 2 * memory.retry)
+                else:
+                    memory.retry = RETRY_STATES
+                memory.lost, memory.bad = False, 0
+            return
+        memory.has_most = self._has_nearly_most(name, features)
+        if not moved or not is_bad:
+            memory.bad = memory.bad + 1 if is_bad and memory.has_most and not is_falling else 0
+        if memory.bad >= PATIENCE:
+            memory.lost, memory.since = True, 0
+
+    def _take_back(self, name: str) -> None:
+        memory = self._memories[name]
+        memory.lost, memory.bad, memory.late = False, 0, RESCUE_AFTER
+
+    def _has_nearly_most(self, name: str, features: Mapping[str, float]) -> bool:
+        present = [other for other in self.classes if features.get(f"{other}.present", 0.0) > 0.0]
+        if name not in present:
+            return False
+        weights = {other: 100.0 ** features.get(f"{other}.weight_log", 0.0) for other in present}
+        now = weights[name] / sum(weights.values())
+        most = max(
+            (
+                arm.weights[name] / sum(arm.weights[other] for other in present)
+                for arm in self.arms
+                if arm.weights is not None
+            ),
+            default=now,
+        )
+        return now >= NEAR_RATIO * most
