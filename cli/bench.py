@@ -202,11 +202,11 @@ def _check_flags(args: argparse.Namespace) -> None:
         raise ConfigError(f"flag --tick {args.tick:g}: give {_SHORTEST_TICK_SECONDS:g} to 60 seconds")
     host = detect()
     if host.root is None:
-        raise HostError(f"{host.reason}; {host.remedy}; or use --backend sim")
+        raise HostError(f"{host.reason}; {(host.remedy or 'mount cgroup v2').rstrip('.')}; or use --backend sim")
     try:
         find_base(host)
     except SandboxUnavailable as error:
-        raise HostError(f"{error.reason}; {error.remedy}; or use --backend sim") from error
+        raise HostError(f"{error.reason}; {error.remedy.rstrip('.')}; or use --backend sim") from error
 
 
 def _tick_seconds(args: argparse.Namespace) -> float:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from cli.bench import need_lab
 from cli.bench_progress import Progress
+from cli.bench_source import commit_of_source
 from cli.inputs import check_output_file
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, TrimtabError
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +36,21 @@ def run(args: argparse.Namespace) -> int:
     def on_progress(done: int, _total: int) -> None:
         progress.reached(done)
 
+    sizes = f"--seed {args.seed} --scenarios {args.scenarios} --cycles {args.cycles}"
     try:
         training.train(
-            seed=args.seed, scenarios=args.scenarios, cycles=args.cycles, out=str(args.out), progress=on_progress
+            seed=args.seed,
+            scenarios=args.scenarios,
+            cycles=args.cycles,
+            out=str(args.out),
+            progress=on_progress,
+            command=f"trimtab train {sizes}",
+            commit=commit_of_source(),
         )
+    except OSError as error:
+        raise TrimtabError(f"flag --out: {args.out}: {error.strerror}; name a file that this user may write") from error
+    except ValueError as error:
+        raise TrimtabError(f"{error}") from error
     finally:
         progress.close()
     print(args.out)

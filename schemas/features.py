@@ -42,4 +42,4 @@ def feature_names(classes: Sequence[str]) -> tuple[str, ...]:
 
 def features_schema(classes: Sequence[str]) -> str:
     """A short id of the names and their order: a model fits a state only if theirs are equal."""
-    return "f1-" + hashlib.sha256("\n".join(feature_names(classes)).encode()).hexdigest()[:12]
+    return "f2-" + hashlib.sha256("\n".join(feature_names(classes)).encode()).hexdigest()[:12]

@@ -35,7 +35,7 @@ from services.decider.core.zoo import POLICIES
 ALONE: Final = "alone"
 STATIC: Final = "static:"
 _CLASSES: Final = ("latency-critical", "default", "batch")
-FIXED_CYCLE_SECONDS: Final = 5.0
+FIXED_CYCLE_SECONDS: Final = 1.0
 _PROBE_SECONDS: Final = 1.0
 _PROBE_CYCLES: Final = 8
 _PROBE_RATE: Final = 40.0
@@ -129,6 +129,18 @@ class _Run:
         if not rig.server.alive:
             raise ServerError(f"the NATS server ended; see {rig.server.log}")
 
+    def due_seconds(self) -> dict[str, list[float]]:
+        """When each service's requests were due, from the start of the run on, ascending."""
+        return {
+            pod.name: sorted(
+                record.scheduled_unix_seconds - self.edges[0]
+                for record in read_requests(self.scene.record_of(pod.name)).records
+                if record.scheduled_unix_seconds >= self.edges[0]
+            )
+            for pod in self.scene.scenario.pods
+            if isinstance(pod, ServicePod)
+        }
+
     def outcomes(self, pauses: Sequence[Pause] = ()) -> list[CycleOutcome]:
         """What each cycle came to outside pauses, once the clients' records are whole."""
         scene = self.scene
@@ -144,12 +156,14 @@ class _Run:
 @dataclass(frozen=True)
 class Fixed:
     """A run under fixed weights: each cycle's outcome, and that of the requests outside pauses of the machine; the CPU
-    seconds of each pod and of the clients (CLIENTS), and for how long the machine stood still.
+    seconds of each pod and of the clients (CLIENTS) in each cycle; when requests were due, in seconds from the start,
+    by pod; and for how long the machine stood still.
     """
 
     outcomes: list[CycleOutcome]
     unpaused: list[CycleOutcome]
-    cpu_seconds: dict[str, float]
+    cpu_seconds: list[dict[str, float]]
+    due_seconds: dict[str, list[float]]
     paused_seconds: float = 0.0
 
 
@@ -182,11 +196,14 @@ async def play_fixed(
             with PauseWatch() as watch:
                 await run.through()
             await scene.stop_clients()
-            first, last = run.used[0], run.used[-1]
             fixed_run = Fixed(
                 outcomes=run.outcomes(),
                 unpaused=run.outcomes(watch.pauses),
-                cpu_seconds={name: last.get(name, used) - used for name, used in first.items()},
+                cpu_seconds=[
+                    {name: after.get(name, used) - used for name, used in before.items()}
+                    for before, after in pairwise(run.used)
+                ],
+                due_seconds=run.due_seconds(),
                 paused_seconds=sum(end - start for start, end in watch.pauses),
             )
             heard(place, fixed_run)

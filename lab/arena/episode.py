@@ -221,7 +221,7 @@ class _Loop:
             min_requests=config.min_requests,
             require_contention=config.require_contention,
         )
-        if why is not None:
+        if why is not None or (arm.weights is not None and action.weights != arm.weights):
             return
         moved_to = actuation.weights if actuation.outcome == "applied" else None
         worth = reward(before, after, moved_to, self._shared.classes, self._terms)

@@ -2,8 +2,9 @@
 
 `python -m lab.arena.validation --json FILE` plays a grid of loads x profiles in random order, and compares the P99 of
 the latency-critical service by rank. The simulator plays what the kernel did: as many CPUs, the clients as one more pod
-that comes before the others, and requests of the mean size that they had, by the groups' CPU counters. A virtual
-machine that loses its own CPU to others counts that as use, and no calibration at the start would be right for long.
+that comes before the others, the very moments at which requests were due, and requests of the mean size that they had
+in each second, by the groups' CPU counters. A virtual machine that loses its own CPU to others counts that as use, and
+no calibration at the start would be right for long.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from lab.arena.cgroup_backend import (
     request_costs,
 )
 from lab.arena.cgroup_scene import CLIENTS
-from lab.arena.node import Node
+from lab.arena.node import Node, Requests
 from lab.arena.scenario import Scenario, ServicePod, SpinnerPod, constant
 from lab.arena.sim_world import CycleOutcome, outcome_of
 from lab.cgroup_stage import usable_cpus
@@ -47,18 +48,20 @@ PROFILES: Final[dict[str, dict[str, int]]] = {
 }
 """Weights by pod. The first is what the kubelet makes of 250m, 500m and 4000m."""
 
-LOADS: Final = (12.0, 24.0, 36.0, 48.0)
-"""Requests to the API, a second and CPU: with 8 ms each 10 to 38 % of the CPUs. No more, since the clients and whatever
+LOADS: Final = (12.0, 30.0, 48.0, 66.0)
+"""Requests to the API, a second and CPU: with 8 ms each 10 to 53 % of the CPUs. No more, since the clients and whatever
 else this machine does need some, too."""
 
 _API_WORK_SECONDS: Final = 0.008
 _WEB_WORK_SECONDS: Final = 0.01
 _WEB_RATE: Final = 10.0
 _CYCLE_SECONDS: Final = FIXED_CYCLE_SECONDS
-_SETTLING_CYCLES: Final = 1
+_SPREAD: Final = 0.5
+_MOST_SLOWNESS: Final = 8.0
+_SETTLING_CYCLES: Final = 3
 """Not measured: connections are made, and caches filled."""
 
-_ENOUGH_REQUESTS: Final = 20
+_ENOUGH_REQUESTS: Final = 8
 _SIMULATED_SEEDS: Final = 15
 """The simulated P99 is the median of so many runs, so that the chance of one is not taken for the model's."""
 
@@ -144,7 +147,8 @@ def costs_of(run: Fixed, nominal: RequestCosts) -> Costs:
     """What requests came to in a run; a class of which too few ended to tell costs what it should."""
 
     def per_request(pod: str, ended: int, otherwise: float) -> float:
-        return run.cpu_seconds[pod] / ended if ended >= _ENOUGH_REQUESTS else otherwise
+        used = sum(cycle[pod] for cycle in run.cpu_seconds)
+        return used / ended if ended >= _ENOUGH_REQUESTS else otherwise
 
     api, web = (sum(outcome.ended[name] for outcome in run.outcomes) for name in ("latency-critical", "default"))
     return Costs(
@@ -154,28 +158,52 @@ def costs_of(run: Fixed, nominal: RequestCosts) -> Costs:
     )
 
 
-def as_played(scenario: Scenario, costs: Costs) -> Scenario:
-    """The scenario as the kernel had it: with what requests cost there, and the clients as a pod of their own."""
-    work = {"api": costs.api_seconds, "web": costs.web_seconds}
-    pods = tuple(
-        replace(pod, work_seconds=work[pod.name]) if isinstance(pod, ServicePod) else pod for pod in scenario.pods
-    )
+def slowness(run: Fixed, costs: Costs) -> list[float]:
+    """How dear requests were in each cycle, against their mean over the run: above 1 where the machine was slow. By
+    CPU counters and counts of requests alone; 1 where too few ended to tell.
+    """
+    found = []
+    for outcome, used in zip(run.outcomes, run.cpu_seconds, strict=True):
+        api, web = outcome.ended["latency-critical"], outcome.ended["default"]
+        expected = api * (costs.api_seconds + costs.client_seconds) + web * (costs.web_seconds + costs.client_seconds)
+        ratio = (used["api"] + used["web"] + used[CLIENTS]) / expected if api + web >= _ENOUGH_REQUESTS else 1.0
+        found.append(min(_MOST_SLOWNESS, max(1.0 / _MOST_SLOWNESS, ratio)))
+    return found
+
+
+def with_clients(scenario: Scenario) -> Scenario:
+    """The scenario with the clients as a pod of their own, before all others."""
     clients = ServicePod(
-        name=CLIENTS,
-        cls="default",
-        request_millicpu=262_144,
-        rate=constant(sum(pod.rate.at(0.0) for pod in scenario.pods if isinstance(pod, ServicePod))),
-        work_seconds=costs.client_seconds,
-        spread=0.3,
+        name=CLIENTS, cls="default", request_millicpu=262_144, rate=constant(0.0), work_seconds=0.001, workers=1
     )
-    return replace(scenario, pods=(*pods, clients))
+    return replace(scenario, pods=(*scenario.pods, clients))
+
+
+def requests_of(run: Fixed, costs: Costs, seed: int) -> dict[str, Requests]:
+    """What the kernel was asked: requests when they were due, each with work drawn about what it cost there and then;
+    a client works on each as it is sent.
+    """
+    rng = np.random.default_rng(seed)
+    slow = slowness(run, costs)
+    due = {**run.due_seconds, CLIENTS: sorted(at for every in run.due_seconds.values() for at in every)}
+    mean = {"api": costs.api_seconds, "web": costs.web_seconds, CLIENTS: costs.client_seconds}
+    return {
+        name: (
+            moments,
+            [
+                mean[name] * slow[min(int(at / _CYCLE_SECONDS), len(slow) - 1)] * factor
+                for at, factor in zip(moments, rng.lognormal(-(_SPREAD**2) / 2.0, _SPREAD, len(moments)), strict=True)
+            ],
+        )
+        for name, moments in due.items()
+    }
 
 
 def simulated(
-    scenario: Scenario, weights: Mapping[str, int], costs: Costs, cycles: int, seed: int
+    scenario: Scenario, weights: Mapping[str, int], requests: Mapping[str, Requests], cycles: int
 ) -> list[CycleOutcome]:
-    """The same on the simulator."""
-    node = Node(as_played(scenario, costs), seed, cycle_seconds=_CYCLE_SECONDS)
+    """The same requests on the simulator."""
+    node = Node.replay(with_clients(scenario), requests, cycle_seconds=_CYCLE_SECONDS)
     node.set_weights(dict(weights))
     return [outcome_of(scenario, [node.advance(_CYCLE_SECONDS)]) for _ in range(cycles)]
 
@@ -239,7 +267,10 @@ def point_of(rate: float, name: str, real: Fixed, nominal: RequestCosts, seed: i
     cycles, cpus = len(real.outcomes), len(usable_cpus())
     scenario = grid_scenario(rate, cpus)
     costs = costs_of(real, nominal)
-    model = [simulated(scenario, PROFILES[name], costs, cycles, 1000 * seed + n) for n in range(_SIMULATED_SEEDS)]
+    model = [
+        simulated(scenario, PROFILES[name], requests_of(real, costs, 1000 * seed + n), cycles)
+        for n in range(_SIMULATED_SEEDS)
+    ]
     return Point(
         rate_per_second=rate,
         profile=name,
@@ -304,16 +335,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parses flags and runs. The exit code: 0, or 1 where it cannot be done."""
     parser = argparse.ArgumentParser("python -m lab.arena.validation", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go")
-    parser.add_argument(
-        "--cycles", type=int, default=4, help="cycles of 5 s per point, the first not measured (default: 4)"
-    )
+    parser.add_argument("--seconds", type=int, default=18, help="per point, the first 3 not measured (default: 18)")
     parser.add_argument("--seed", type=int, default=1, help="of the order and of the requests (default: 1)")
     parser.add_argument("--run-dir", type=Path, help="where logs and records are kept (default: nowhere)")
     flags = parser.parse_args(argv)
     started = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="trimtab-validation-") as scratch:
-            found = asyncio.run(validate(max(2, flags.cycles), flags.seed, flags.run_dir or Path(scratch)))
+            found = asyncio.run(
+                validate(max(_SETTLING_CYCLES + 1, flags.seconds), flags.seed, flags.run_dir or Path(scratch))
+            )
     except TrimtabError as error:
         sys.stderr.write(f"validation: {error}\n")
         return 1

@@ -10,7 +10,7 @@ from schemas.settings import ClassSettings
 
 _QUEUE_SCALE = 8.0
 _LOAD_SCALE = 4.0
-_LATENCY_OCTAVES = 4.0
+_LATENCY_OCTAVES = 8.0
 _WEIGHT_OCTAVES = math.log2(100.0)
 _LEAST_OCTAVE = math.log2(5e-324)
 

@@ -53,8 +53,8 @@ HARM: Final = 0.1
 """How much less than expected, and less than nothing, a move out of a sound state must give to have done harm: a
 violated objective gives at least that."""
 
-PAUSE_LESSONS: Final = 12.0
-"""For how many lessons nothing is tried after harm was done: a minute at the 5 s tick. Three rollbacks in two minutes
+PAUSE_LESSONS: Final = 24.0
+"""For how many lessons nothing is tried after harm was done: two minutes at the 5 s tick. Three rollbacks in two minutes
 open the guard's breaker, and that is worse than any arm."""
 
 SAME_DECADES: Final = 0.01
@@ -113,6 +113,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         self.budget = Caution(caution)
         self.burns = Burns(arms)
         self.pause = 0.0
+        self.moved_to: Arm | None = None
         self.shares = Shares(classes)
         self.change = ChangeDetector()
 
@@ -162,6 +163,10 @@ class LinUCB(bandit.base.ContextualPolicy):
             self.budget.earn(reward)
         elif is_well:
             self.budget.pay(float(means.max()), reward)
+        if self.moved_to is not None and not self._is_there(features, self.moved_to):
+            self.burns.burn(self.moved_to)  # it was taken back
+            self.pause = PAUSE_LESSONS
+        self.moved_to = arm if is_move else None
         self.burns.pass_time()
         self.pause = max(0.0, self.pause - 1.0)
         if is_move and is_well and reward < min(0.0, float(means[0])) - HARM:
@@ -252,8 +257,11 @@ class LinUCB(bandit.base.ContextualPolicy):
 
     def _is_move(self, features: Mapping[str, float], arm: Arm) -> bool:
         """Whether the arm's place is not where the weights were."""
+        return not self._is_there(features, arm)
+
+    def _is_there(self, features: Mapping[str, float], arm: Arm) -> bool:
         there, here = self.basis.places([arm, HOLD], features)
-        return bool(np.abs(there - here).max(initial=0.0) > SAME_DECADES)
+        return bool(np.abs(there - here).max(initial=0.0) <= SAME_DECADES)
 
     def _phi(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Floats:
         context = np.array(list(read_context(features, self.context_features).values()))

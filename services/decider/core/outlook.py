@@ -24,6 +24,13 @@ from services.decider.core.policy import Arm
 PATIENCE: Final = 2
 """States in a row, after the one that still shows the weights before the last step: one may be a burst."""
 
+BLIND_PATIENCE: Final = 30
+"""The same where the latency is beyond what the state shows (a histogram ends at ten seconds): it may be falling
+unseen, and a backlog of minutes takes as long to be served."""
+
+BLIND_LOG: Final = 0.75
+"""`latency_log` from which on that is so: 64 times the objective, ten seconds for one of 150 ms."""
+
 RESCUE_AFTER: Final = 2
 """States in a row: one is a burst."""
 
@@ -34,11 +41,11 @@ NEAR_RATIO: Final = 0.75
 """Part of the largest share that any profile gives the class: a third more CPU does not save it from an overload that
 makes most requests late, or if it does, the class is tried anew."""
 
-FALLING: Final = 0.02
-"""Fall of `latency_log` from one state to the next that counts as catching up: about 6 % of the latency."""
+FALLING: Final = 0.03
+"""Fall of `latency_log` from one state to the next that counts as catching up: about 15 % of the latency."""
 
-RETRY_STATES: Final = 40
-MOST_RETRY_STATES: Final = 640
+RETRY_STATES: Final = 120
+MOST_RETRY_STATES: Final = 960
 
 _MOVED: Final = 0.002
 
@@ -128,7 +135,7 @@ class Outlook:
         memory.has_most = self._has_nearly_most(name, features)
         if not moved or not is_bad:
             memory.bad = memory.bad + 1 if is_bad and memory.has_most and not is_falling else 0
-        if memory.bad >= PATIENCE:
+        if memory.bad >= (BLIND_PATIENCE if latency >= BLIND_LOG else PATIENCE):
             memory.lost, memory.since = True, 0
 
     def _take_back(self, name: str) -> None:

@@ -17,8 +17,8 @@ AMPLE_RATIO: Final = 0.8
 PROFILE_SCALE_DECADES: Final = 2.0
 """`<class>.weight_log` is log10(weight / 100) / 2: where 100 lies, and how many decades one unit has."""
 
-LATENCY_LOG_OCTAVES: Final = 4.0
-"""Doublings of the latency in one unit of the feature `<class>.latency_log`, which is log2(P99 / objective) / 4."""
+LATENCY_LOG_OCTAVES: Final = 8.0
+"""Doublings of the latency in one unit of the feature `<class>.latency_log`, which is log2(P99 / objective) / 8."""
 
 SAME_DECADES: Final = 0.02
 """Places closer than this are one: weights are integers, and rounded."""

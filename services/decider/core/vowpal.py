@@ -30,6 +30,8 @@ KEPT: Final = 1000
 """Lessons that survive forgetting: 83 minutes of contention at the 5 s tick."""
 MOST_DECADES: Final = 4.0
 """The range of `cpu.weight`, 1 to 10000. What is beyond is no weight, and cubed it would drown all else."""
+DIGITS: Final = 6
+"""Decimal places of what VW is given: it counts in single precision, where numbers near 1e-40 make its sums NaN."""
 OPTIONS: Final = (
     "--cb_explore_adf --squarecb --quiet --noconstant --bit_precision 14 -q ca -q aa --interactions caa "
     "--min_prediction -2 --max_prediction 2"
@@ -100,7 +102,7 @@ class Vowpal:
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:
         """Takes in one reward, and at twice KEPT lessons forgets the older half."""
         self._updates += 1
-        lesson = [*self._context_row(features), *self._arm_row(features, arm), float(reward)]
+        lesson = [*self._context_row(features), *self._arm_row(features, arm), round(float(reward), DIGITS)]
         self._lessons.append(lesson)
         if len(self._lessons) >= 2 * KEPT:
             self._lessons = self._lessons[-KEPT:]
@@ -130,13 +132,13 @@ class Vowpal:
         self._lessons, self._updates = lessons, snapshot.updates
 
     def _context_row(self, features: Mapping[str, float]) -> list[float]:
-        return list(read_context(features, self.context_features).values())
+        return [round(value, DIGITS) for value in read_context(features, self.context_features).values()]
 
     def _arm_row(self, features: Mapping[str, float], arm: Arm) -> list[float]:
         """Decades above the lowest per class, at most MOST_DECADES; 0 for a class without pods."""
         place = place_of(arm, features, present(features, self._classes))
         lowest = min(place.values(), default=0.0)
-        return [min(place.get(name, lowest) - lowest, MOST_DECADES) for name in self._classes]
+        return [round(min(place.get(name, lowest) - lowest, MOST_DECADES), DIGITS) for name in self._classes]
 
     def _teach(self, workspace: Workspace, lesson: Sequence[float]) -> None:
         context, arm, reward = lesson[: self._context_size], lesson[self._context_size : -1], lesson[-1]

@@ -35,7 +35,7 @@ def seen(at, lc=0.0, default=0.0, *, lc_used=0.5, default_used=0.5):
     weights = PROFILES[at] if isinstance(at, str) else at
     features = {f"{name}.weight_log": math.log10(weight / 100) / 2 for name, weight in weights.items()}
     for name, over, used in (("latency-critical", lc, lc_used), ("default", default, default_used)):
-        features |= {f"{name}.over_ratio": over, f"{name}.latency_log": math.log2(used) / 4}
+        features |= {f"{name}.over_ratio": over, f"{name}.latency_log": math.log2(used) / 8}
         features |= {f"{name}.latency_missing": 0.0}
     return features
 

@@ -95,6 +95,14 @@ def test_propensities_are_frequencies_of_the_samples_above_the_floor():
             assert wins >= -1e-6
 
 
+def test_reward_that_was_believed_changes_no_score():
+    policy = make(prior_fall=0.3, prior_profile="even")
+    before = policy.decide(BUSY, MOVES, random.Random(1)).scores
+    policy.learn(BUSY, ARMS[1], before["lc10"])
+    assert before["lc10"] < -0.1
+    assert policy.decide(BUSY, MOVES, random.Random(1)).scores == pytest.approx(before)
+
+
 def test_what_was_long_not_seen_returns_to_the_prior():
     policy, fresh = make(discount=0.9), make(discount=0.9)
     for _ in range(30):

@@ -61,4 +61,4 @@ def test_the_schema_tells_classes_and_their_order_apart():
 
 
 def test_the_schema_of_a_recorded_model_is_what_it_was():
-    assert features_schema(("latency-critical", "default", "batch")) == "f1-40809f55ee22"
+    assert features_schema(("latency-critical", "default", "batch")) == "f2-40809f55ee22"

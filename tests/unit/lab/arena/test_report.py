@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from lab.arena.report import svg
+from lab.arena.report.bars import regret
 from lab.arena.report.page import render
 from lab.arena.report.palette import slots
 from lab.arena.report.summary import (
@@ -474,3 +475,12 @@ def test_an_arm_is_darker_where_it_was_in_force_for_more_of_the_cycles():
     cells_of = dict(re.findall(r'class="cell h(\d)" d="([^"]*)"', drawing))
     assert cells_of["3"].count("z") == 149
     assert cells_of["1"].count("z") == 2
+
+
+def test_a_bar_goes_from_zero_to_its_value_on_either_side():
+    rows = (row("step", regret_static=0.4, regret_phase=None), row("trimtab", regret_static=-0.2, regret_phase=None))
+    drawing = regret(summarise(Results(results=rows, best_static=())), {"step": 4, "trimtab": 0})
+    bars = re.findall(r'class="bar s(\d)" x="([\d.]+)"[^>]* width="([-\d.]+)"', drawing)
+    (_, step_left, step_width), (_, our_left, our_width) = [(slot, float(x), float(w)) for slot, x, w in bars]
+    assert step_width == pytest.approx(2 * our_width, abs=0.3)
+    assert our_left + our_width == pytest.approx(step_left, abs=0.2)

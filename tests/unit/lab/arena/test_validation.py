@@ -51,27 +51,57 @@ def test_the_rank_correlation_is_spearmans(one, other, expected):
 
 
 def test_a_request_costs_what_the_group_used_by_those_that_ended():
-    run = Fixed([outcome(60, 20), outcome(40, 20)], [], {"api": 1.2, "web": 0.5, "batch": 5.0, "clients": 0.28})
-    assert validation.costs_of(run, NOMINAL) == Costs(api_seconds=0.012, web_seconds=0.0125, client_seconds=0.002)
+    used = [
+        {"api": 0.7, "web": 0.3, "batch": 3.0, "clients": 0.2},
+        {"api": 0.5, "web": 0.2, "batch": 2.0, "clients": 0.08},
+    ]
+    run = Fixed([outcome(60, 20), outcome(40, 20)], [], used, {})
+    costs = validation.costs_of(run, NOMINAL)
+    assert (costs.api_seconds, costs.web_seconds, costs.client_seconds) == pytest.approx((0.012, 0.0125, 0.002))
 
 
 def test_of_a_starved_class_too_few_ended_to_tell():
-    run = Fixed([outcome(3, 100)], [], {"api": 1.2, "web": 1.0, "batch": 5.0, "clients": 0.206})
+    run = Fixed([outcome(3, 100)], [], [{"api": 1.2, "web": 1.0, "batch": 5.0, "clients": 0.206}], {})
     assert validation.costs_of(run, NOMINAL) == Costs(api_seconds=0.008, web_seconds=0.01, client_seconds=0.002)
 
 
-def test_the_simulator_plays_the_costs_and_the_clients():
-    scenario = validation.as_played(validation.grid_scenario(30.0, 1), COSTS)
+def test_a_cycle_is_slow_by_what_its_requests_used_against_the_mean():
+    used = [
+        {"api": 0.08, "web": 0.1, "clients": 0.02, "batch": 1.0},
+        {"api": 0.16, "web": 0.2, "clients": 0.04, "batch": 0.0},
+        {"api": 9.0, "web": 0.0, "clients": 0.0, "batch": 0.0},
+        {"api": 0.5, "web": 0.0, "clients": 0.0, "batch": 0.0},
+    ]
+    run = Fixed([outcome(10, 10)] * 3 + [outcome(1, 1)], [], used, {})
+    assert validation.slowness(run, COSTS) == pytest.approx([1.0, 2.0, 8.0, 1.0])
+
+
+def test_the_simulator_is_asked_what_the_kernel_was_with_the_clients_as_a_pod():
+    used = [{"api": 0.08, "web": 0.1, "clients": 0.02}, {"api": 0.16, "web": 0.2, "clients": 0.04}]
+    due = {"api": [0.1 + 0.0004 * n for n in range(2000)] + [1.5], "web": [0.05, 1.2]}
+    run = Fixed([outcome(10, 10)] * 2, [], used, due)
+    requests = validation.requests_of(run, COSTS, 3)
+    assert requests == validation.requests_of(run, COSTS, 3)
+    assert {name: len(moments) for name, (moments, _) in requests.items()} == {"api": 2001, "web": 2, "clients": 2003}
+    assert requests["web"][0] == [0.05, 1.2]
+    assert requests["clients"][0] == sorted([*due["api"], *due["web"]])
+    first_second = requests["api"][1][:2000]
+    assert np.mean(first_second) == pytest.approx(0.008, rel=0.06)
+    assert np.std(np.log(first_second)) == pytest.approx(0.5, rel=0.06)
+    doubled = Fixed([outcome(10, 10)] * 2, [], used[::-1], due)
+    assert validation.requests_of(doubled, COSTS, 3)["api"][1][0] == pytest.approx(2.0 * first_second[0])
+    scenario = validation.with_clients(validation.grid_scenario(30.0, 1))
     assert [(pod.name, pod.request_millicpu) for pod in scenario.pods][-1] == ("clients", 262_144)
-    assert [pod.work_seconds for pod in scenario.pods if pod.name != "batch"] == [0.008, 0.01, 0.001]
-    assert scenario.pods[-1].rate.at(0.0) == 30.0 + 10.0
 
 
 def test_in_the_simulator_a_higher_weight_makes_the_api_faster():
     scenario = validation.grid_scenario(36.0, 1)
+    due = {"api": [n / 36.0 for n in range(720)], "web": [n / 10.0 for n in range(200)]}
+    run = Fixed([outcome(36, 10)] * 20, [], [{"api": 0.288, "web": 0.1, "clients": 0.046}] * 20, due)
     p99 = {}
     for name in ("requests", "1:1:1", "100:10:1"):
-        outcomes = validation.simulated(scenario, validation.PROFILES[name], COSTS, 4, 1)
+        requests = validation.requests_of(run, COSTS, 1)
+        outcomes = validation.simulated(scenario, validation.PROFILES[name], requests, 20)
         p99[name] = np.quantile(np.concatenate([o.latencies["latency-critical"] for o in outcomes]), 0.99)
     assert p99["100:10:1"] < p99["1:1:1"] < p99["requests"]
 
