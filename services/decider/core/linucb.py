@@ -115,6 +115,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         self.pause = 0.0
         self.moved_to: Arm | None = None
         self.shares = Shares(classes)
+        self.first = max(self.shares.latency, key=lambda name: classes[name].importance, default=None)
         self.change = ChangeDetector()
 
     @property
@@ -132,23 +133,24 @@ class LinUCB(bandit.base.ContextualPolicy):
         means, widths = self._believe(features, arms)
         scores = means + np.minimum(self.exploration * widths, BONUS_CAP)
         scored = {arm.name: score for arm, score in zip(arms, scores.tolist(), strict=True)}
-        rescued = next((name for name in self.classes if features.get(f"{name}.rescue", 0.0) > 0.0), None)
+        burnt = {arm.name for arm in arms[1:] if self.burns.forbid(features, arm, self.shares)}
+        rescued = next((name for name in self.shares.latency if features.get(f"{name}.rescue", 0.0) > 0.0), None)
         if rescued is not None and (better := self.shares.giving_more(rescued, features, arms)):
-            return choose(scored, 0.0, rng, best=better[-1].name)
+            unburnt = [arm.name for arm in better if arm.name not in burnt] or [arm.name for arm in better]
+            # Nobody stands above the most important class; whoever else is rescued shall not cost more than it gains.
+            best = unburnt[-1] if rescued == self.first else max(unburnt, key=lambda name: scored[name])
+            return choose(scored, 0.0, rng, best=best)
         if features.get("moved", 0.0) > 0.0:
             return choose(scored, 0.0, rng, [arms[0].name])
         best = int(np.argmax(means))
-        if means[best] <= means[0] + MARGIN:
-            best = 0
-        burnt = {index for index, arm in enumerate(arms) if index and self.burns.forbid(features, arm, self.shares)}
-        if best in burnt:
+        if means[best] <= means[0] + MARGIN or arms[best].name in burnt:
             best = 0
         if self._misses_any(features, but_lost=True, by=IN_NEED_RATIO):
-            able = [index for index in range(len(arms)) if index not in burnt]
-            return choose(scored, 0.0, rng, best=arms[max(able, key=scores.__getitem__)].name)
+            able = {arm.name: scored[arm.name] for arm in arms if arm.name not in burnt}
+            return choose(scored, 0.0, rng, best=max(able, key=able.__getitem__))
         if self.pause > 0.0:
             return choose(scored, 0.0, rng, best=arms[0].name)
-        affordable = [index for index in self.budget.affordable(means, widths, best) if index not in burnt]
+        affordable = [index for index in self.budget.affordable(means, widths, best) if arms[index].name not in burnt]
         leader = max(affordable, key=lambda index: (scores[index] - MARGIN * (index != best), index == best))
         return choose(scored, self.epsilon, rng, [arms[index].name for index in affordable], best=arms[leader].name)
 

@@ -25,11 +25,8 @@ PATIENCE: Final = 2
 """States in a row, after the one that still shows the weights before the last step: one may be a burst."""
 
 BLIND_PATIENCE: Final = 30
-"""The same where the latency is beyond what the state shows (a histogram ends at ten seconds): it may be falling
-unseen, and a backlog of minutes takes as long to be served."""
-
-BLIND_LOG: Final = 0.75
-"""`latency_log` from which on that is so: 64 times the objective, ten seconds for one of 150 ms."""
+"""The same where the latency is beyond what can be seen: histograms end, most at ten seconds, and then tell the same
+number again and again. It may be falling unseen, and a backlog of minutes takes as long to be served."""
 
 RESCUE_AFTER: Final = 2
 """States in a row: one is a burst."""
@@ -116,6 +113,7 @@ class Outlook:
         latency = features.get(f"{name}.latency_log", 0.0)
         is_known = features.get(f"{name}.latency_missing", 1.0) <= 0.0
         is_bad = is_known and missed > MISSED_RATIO
+        is_blind = memory.latency is not None and latency == memory.latency
         is_falling = memory.latency is not None and latency < memory.latency - FALLING
         memory.latency = latency if is_known else None
         memory.late = memory.late + 1 if is_bad and not is_falling else 0
@@ -135,7 +133,7 @@ class Outlook:
         memory.has_most = self._has_nearly_most(name, features)
         if not moved or not is_bad:
             memory.bad = memory.bad + 1 if is_bad and memory.has_most and not is_falling else 0
-        if memory.bad >= (BLIND_PATIENCE if latency >= BLIND_LOG else PATIENCE):
+        if memory.bad >= (BLIND_PATIENCE if is_blind else PATIENCE):
             memory.lost, memory.since = True, 0
 
     def _take_back(self, name: str) -> None:
