@@ -169,6 +169,7 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
     """What the decider proposes. `weights` is `None` when it proposes to hold.
 
     `propensities` holds the probability of every arm that was allowed; `masked` the arms that were not, and why.
+    `context` is what the decider remembered of the states before, as more features (docs/features.md).
     """
 
     policy: str
@@ -182,6 +183,7 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
     reason: str | None = None
     decide_seconds: float | None = None
     policy_updates: Int = 0
+    context: dict[str, float] = {}
 
 
 VerdictOutcome: TypeAlias = Literal["allow", "clamp", "hold", "refuse", "late"]
@@ -252,7 +254,7 @@ class Reward(Message, frozen=True, kw_only=True, tag="reward"):
 
     `censored` rewards carry a reason and are never learned. `verdict` and `actuation` repeat those outcomes, so that
     one message tells how the cycle ended. `weights` are the class weights of the arm as proposed (`None` for hold): the
-    arm of that name may be another one tomorrow.
+    arm of that name may be another one tomorrow. `features` are those of the first state and the action's context.
     """
 
     outcome: RewardOutcome

@@ -13,6 +13,7 @@ from schemas.subjects import node_token
 from services.decider.config import DeciderConfig
 from services.decider.core.arms import build_arms
 from services.decider.core.mask import mask
+from services.decider.core.outlook import Outlook
 from services.decider.core.policy import HOLD, Arm, Choice
 from services.decider.core.zoo import make_policy
 from services.decider.metrics import DeciderMetrics
@@ -33,6 +34,7 @@ class DeciderService:
         self._arms = build_arms(self._shared, self._config.profiles)
         self._by_name = {HOLD.name: HOLD, **{arm.name: arm for arm in self._arms}}
         self._policy = make_policy(self._config, self._shared)
+        self._outlook = Outlook(self._shared.classes, self._arms)
         self._schema = features_schema(tuple(self._shared.classes))
         self._random = random.Random(self._config.seed)  # noqa: S311 - draws arms, not secrets
         self._order = Runs(self._shared.loop.tick_seconds)
@@ -93,6 +95,8 @@ class DeciderService:
     def _decide(self, state: State, started: float) -> Action:
         weights = {name: seen.weight for name, seen in state.classes.items() if seen.weight is not None}
         verdict = self._last_verdict
+        features = state.features if state.features_schema == self._schema else {}
+        outlook = self._outlook.see(features)
         masked = mask(
             self._arms,
             weights or None,
@@ -101,10 +105,10 @@ class DeciderService:
             limits=self._shared.weights,
             changes_left=verdict.changes_left if verdict is not None and verdict.boot == state.boot else None,
             mode=verdict.mode if verdict is not None else self._shared.mode,
+            lost=self._outlook.lost(),
         )
         self._metrics.allowed.set(len(masked.allowed))
-        features = state.features if state.features_schema == self._schema else {}
-        choice = self._policy.decide(features, masked.allowed, self._random)
+        choice = self._policy.decide(features | outlook, masked.allowed, self._random)
         arm = self._by_name[choice.arm]
         return Action(
             node=state.node,
@@ -122,6 +126,7 @@ class DeciderService:
             reason=masked.why_alone() or _why_hold(arm, choice),
             decide_seconds=time.perf_counter() - started,
             policy_updates=self._policy.updates,
+            context=outlook,
         )
 
     async def _on_reward(self, reward: Reward) -> None:

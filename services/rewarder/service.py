@@ -215,7 +215,7 @@ class RewarderService:
             arm=action.arm if action else None,
             propensity=verdict.propensity if verdict else None,
             policy=action.policy if action else None,
-            features=before.features if learned else {},
+            features=before.features | (action.context if action else {}) if learned else {},
             features_schema=before.features_schema,
             verdict=verdict.outcome if verdict else None,
             actuation=cycle.actuation.outcome if cycle.actuation else None,

@@ -135,23 +135,28 @@ class LinUCB(bandit.base.ContextualPolicy):
         scored = {arm.name: score for arm, score in zip(arms, scores.tolist(), strict=True)}
         burnt = {arm.name for arm in arms[1:] if self.burns.forbid(features, arm, self.shares)}
         rescued = next((name for name in self.shares.latency if features.get(f"{name}.rescue", 0.0) > 0.0), None)
-        if rescued is not None and (better := self.shares.giving_more(rescued, features, arms)):
-            unburnt = [arm.name for arm in better if arm.name not in burnt] or [arm.name for arm in better]
+        better = self.shares.giving_more(rescued, features, arms) if rescued is not None else []
+        if unburnt := [arm.name for arm in better if arm.name not in burnt]:
             # Nobody stands above the most important class; whoever else is rescued shall not cost more than it gains.
             best = unburnt[-1] if rescued == self.first else max(unburnt, key=lambda name: scored[name])
             return choose(scored, 0.0, rng, best=best)
         if features.get("moved", 0.0) > 0.0:
             return choose(scored, 0.0, rng, [arms[0].name])
-        best = int(np.argmax(means))
-        if means[best] <= means[0] + MARGIN or arms[best].name in burnt:
-            best = 0
+        leader = int(np.argmax(means))
+        if means[leader] <= means[0] + MARGIN or arms[leader].name in burnt:
+            leader = 0
         if self._misses_any(features, but_lost=True, by=IN_NEED_RATIO):
-            able = {arm.name: scored[arm.name] for arm in arms if arm.name not in burnt}
+            starving = {arm.name for arm in arms[1:] if self._starves(features, arm)}
+            able = {arm.name: scored[arm.name] for arm in arms if arm.name not in burnt | starving}
             return choose(scored, 0.0, rng, best=max(able, key=able.__getitem__))
         if self.pause > 0.0:
             return choose(scored, 0.0, rng, best=arms[0].name)
-        affordable = [index for index in self.budget.affordable(means, widths, best) if arms[index].name not in burnt]
-        leader = max(affordable, key=lambda index: (scores[index] - MARGIN * (index != best), index == best))
+        affordable = [
+            index
+            for index in self.budget.affordable(means, widths, leader)
+            if index == leader or arms[index].name not in burnt
+        ]
+        leader = max(affordable, key=lambda index: (scores[index] - MARGIN * (index != leader), index == leader))
         return choose(scored, self.epsilon, rng, [arms[index].name for index in affordable], best=arms[leader].name)
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:
@@ -218,7 +223,7 @@ class LinUCB(bandit.base.ContextualPolicy):
                 "gram": self.belief.gram.ravel().tolist(),
                 "gram_squared": self.belief.gram_squared.ravel().tolist(),
                 "moment": self.belief.moment.tolist(),
-                "budget": [self.budget.budget, self.pause],
+                "budget": [self.budget.budget, self.pause, self._moved_number()],
                 "burns": self.burns.save(),
                 "change": self.change.save(),
                 "counts": save_counts(self, self.identity.arms),
@@ -234,7 +239,7 @@ class LinUCB(bandit.base.ContextualPolicy):
                 "gram": square,
                 "gram_squared": square,
                 "moment": self.size,
-                "budget": 2,
+                "budget": 3,
                 "burns": self.burns.size,
                 "change": self.change.size,
                 "counts": 2 * len(arms),
@@ -244,9 +249,13 @@ class LinUCB(bandit.base.ContextualPolicy):
         gram, gram_squared = (_gram_of(numbers[name], self.size) for name in ("gram", "gram_squared"))
         self.change.load(numbers["change"])
         self.belief.replace(gram, gram_squared, np.array(numbers["moment"]))
-        self.budget.budget, self.pause = numbers["budget"]
+        self.budget.budget, self.pause, moved = numbers["budget"]
+        self.moved_to = self.arms[int(moved)] if 0.0 <= moved < len(self.arms) else None
         self.burns.load(numbers["burns"])
         load_counts(self, arms, snapshot.updates, numbers["counts"])
+
+    def _moved_number(self) -> float:
+        return -1.0 if self.moved_to is None else float(self.arms.index(self.moved_to))
 
     def _misses_any(self, features: Mapping[str, float], *, but_lost: bool = False, by: float = 0.0) -> bool:
         """Whether a latency class misses its objective; `but_lost`: one that weights can help; `by` more than so much."""
@@ -255,6 +264,15 @@ class LinUCB(bandit.base.ContextualPolicy):
             and not (but_lost and features.get(f"{name}.lost", 0.0) > 0.0)
             for name, spec in self.classes.items()
             if spec.kind == "latency"
+        )
+
+    def _starves(self, features: Mapping[str, float], arm: Arm) -> bool:
+        """Whether an arm takes from a class that keeps its objective, and leaves it less than it needs."""
+        now, then = self.shares.now(features), self.shares.of(arm, features)
+        return any(
+            then[name] < min(now[name], features.get(f"{name}.need", 0.0))
+            for name in self.shares.latency
+            if name in now and features.get(f"{name}.over_ratio", 0.0) <= self.classes[name].violation_target_ratio
         )
 
     def _is_move(self, features: Mapping[str, float], arm: Arm) -> bool:

@@ -24,7 +24,7 @@ from services.decider.core.policy import Arm
 PATIENCE: Final = 2
 """States in a row, after the one that still shows the weights before the last step: one may be a burst."""
 
-BLIND_PATIENCE: Final = 30
+BLIND_PATIENCE: Final = 12
 """The same where the latency is beyond what can be seen: histograms end, most at ten seconds, and then tell the same
 number again and again. It may be falling unseen, and a backlog of minutes takes as long to be served."""
 
@@ -45,6 +45,7 @@ RETRY_STATES: Final = 120
 MOST_RETRY_STATES: Final = 960
 
 _MOVED: Final = 0.002
+_NEARLY, _CLEARLY = 0.9, 1.1
 
 
 def outlook_names(classes: Mapping[str, ClassSettings]) -> tuple[str, ...]:
@@ -58,7 +59,8 @@ class _Memory:
     need: float = 0.0
     late: int = 0
     bad: int = 0
-    has_most: bool = False
+    has_enough: bool = False
+    hopeless: bool = False
     lost: bool = False
     since: int = 0
     retry: int = RETRY_STATES
@@ -100,7 +102,7 @@ class Outlook:
             found[f"{name}.rescue"] = 0.0
         for name, memory in self._memories.items():
             if memory.late >= RESCUE_AFTER and not memory.lost:
-                found[f"{name}.rescue"] = float(not memory.has_most)
+                found[f"{name}.rescue"] = float(not memory.has_enough)
                 break
         return found
 
@@ -130,28 +132,30 @@ class Outlook:
                     memory.retry = RETRY_STATES
                 memory.lost, memory.bad = False, 0
             return
-        memory.has_most = self._has_nearly_most(name, features)
+        share, fair, most = self._share(name, features)
+        if memory.hopeless and is_known and not is_bad and share > fair * _CLEARLY:
+            memory.hopeless = False  # more than its fair part has helped it after all
+        enough = fair * _NEARLY if memory.hopeless and not self.lost() else NEAR_RATIO * most
+        memory.has_enough = share >= enough
         if not moved or not is_bad:
-            memory.bad = memory.bad + 1 if is_bad and memory.has_most and not is_falling else 0
+            memory.bad = memory.bad + 1 if is_bad and memory.has_enough and not is_falling else 0
         if memory.bad >= (BLIND_PATIENCE if is_blind else PATIENCE):
-            memory.lost, memory.since = True, 0
+            memory.lost, memory.since, memory.hopeless = True, 0, True
 
     def _take_back(self, name: str) -> None:
         memory = self._memories[name]
         memory.lost, memory.bad, memory.late = False, 0, RESCUE_AFTER
 
-    def _has_nearly_most(self, name: str, features: Mapping[str, float]) -> bool:
+    def _share(self, name: str, features: Mapping[str, float]) -> tuple[float, float, float]:
+        """The class's part of the class weights now, its fair part among the latency classes, and the most that any
+        profile gives it.
+        """
         present = [other for other in self.classes if features.get(f"{other}.present", 0.0) > 0.0]
+        fair = 1.0 / max(1, sum(other in self._memories for other in present))
         if name not in present:
-            return False
+            return 1.0, fair, 1.0
         weights = {other: 100.0 ** features.get(f"{other}.weight_log", 0.0) for other in present}
         now = weights[name] / sum(weights.values())
-        most = max(
-            (
-                arm.weights[name] / sum(arm.weights[other] for other in present)
-                for arm in self.arms
-                if arm.weights is not None
-            ),
-            default=now,
-        )
-        return now >= NEAR_RATIO * most
+        profiles = [arm.weights for arm in self.arms if arm.weights is not None]
+        most = max((own[name] / sum(own[other] for other in present) for own in profiles), default=now)
+        return now, fair, most

@@ -17,6 +17,7 @@ _ROUNDING = 1e-9
 _CLEARLY = 0.02
 _CLEARLY_LESS = 0.05
 _LOOKS = 2
+_IN_NEED = 0.1
 
 Evidence: TypeAlias = Literal["keep", "regressed", "unknown"]
 
@@ -86,6 +87,8 @@ def find_regression(
                 evidence = "unknown"  # it could hardly miss its objective more than it did before
             if evidence == "regressed" and _was_given_more(name, before, after):
                 evidence = "unknown"  # more CPU makes nobody slower: it is the load
+            if evidence == "regressed" and _yielded(name, before, after, importances or {}):
+                evidence = "unknown"  # what it lost went to one that comes first and was in need
             counts = then.latency.requests > 0
         else:
             continue
@@ -129,6 +132,17 @@ def _is_a_good_trade(before: State, after: State, importances: Mapping[str, floa
             continue
         sums = [sums[0] + importance * seen[0], sums[1] + importance * seen[1]]
     return sums[1] < sums[0] - _CLEARLY_LESS
+
+
+def _yielded(name: str, before: State, after: State, importances: Mapping[str, float]) -> bool:
+    """Whether a more important class that missed its objective was given more."""
+    return any(
+        importance > importances.get(name, math.inf)
+        and other in before.classes
+        and (before.classes[other].latency.over_ratio or 0.0) > _IN_NEED
+        and _was_given_more(other, before, after)
+        for other, importance in importances.items()
+    )
 
 
 def _was_given_more(name: str, before: State, after: State) -> bool:
