@@ -16,6 +16,7 @@ MOST_LESSONS: Final = 480.0
 """For how many lessons an arm stays burnt: five minutes of contention at the 5 s tick, and eight times that at most."""
 
 _CLEARLY: Final = 1.02
+_ROUNDING: Final = 0.02
 
 
 class Shares:
@@ -38,6 +39,11 @@ class Shares:
             return now
         total = sum(arm.weights.get(name, 0) for name in now) or 1
         return {name: arm.weights.get(name, 0) / total for name in now}
+
+    def are_in_force(self, arm: Arm, features: Mapping[str, float]) -> bool:
+        """Whether an arm's weights are those in force, up to rounding."""
+        now, then = self.now(features), self.of(arm, features)
+        return all(abs(then[name] - part) <= _ROUNDING * part for name, part in now.items())
 
     def giving_more(self, name: str, features: Mapping[str, float], arms: Sequence[Arm]) -> list[Arm]:
         """The arms that give a class a clearly larger part than it has, the largest last."""
@@ -72,7 +78,11 @@ class Burns:
             if left <= 0.0:
                 continue
             burnt = shares.of(self._arms[name], features)
-            taken_from = [cls for cls in shares.latency if cls in now and burnt[cls] * _CLEARLY < now[cls]]
+            taken_from = [
+                cls
+                for cls in shares.latency
+                if cls in now and burnt[cls] * _CLEARLY < now[cls] and features.get(f"{cls}.lost", 0.0) <= 0.0
+            ]
             if taken_from and all(own[cls] <= burnt[cls] * _CLEARLY for cls in taken_from):
                 return True
         return False

@@ -57,9 +57,6 @@ PAUSE_LESSONS: Final = 24.0
 """For how many lessons nothing is tried after harm was done: two minutes at the 5 s tick. Three rollbacks in two minutes
 open the guard's breaker, and that is worse than any arm."""
 
-SAME_DECADES: Final = 0.01
-"""Places closer than that are one, rounded."""
-
 KEPT_AFTER_CHANGE: Final = 0.2
 """How much earlier lessons still count once a change was detected."""
 
@@ -165,12 +162,12 @@ class LinUCB(bandit.base.ContextualPolicy):
         """
         means, _ = self._believe(features, [HOLD, *self.arms])
         own = float(self._believe(features, [arm])[0][0])
-        is_move, is_well = self._is_move(features, arm), not self._misses_any(features, but_lost=True)
+        is_move, is_well = not self.shares.are_in_force(arm, features), not self._misses_any(features, but_lost=True)
         if own >= means.max() - MARGIN:
             self.budget.earn(reward)
         elif is_well:
             self.budget.pay(float(means.max()), reward)
-        if self.moved_to is not None and not self._is_there(features, self.moved_to):
+        if self.moved_to is not None and not self.shares.are_in_force(self.moved_to, features):
             self.burns.burn(self.moved_to)  # it was taken back
             self.pause = PAUSE_LESSONS
         self.moved_to = arm if is_move else None
@@ -188,7 +185,7 @@ class LinUCB(bandit.base.ContextualPolicy):
 
     def teaches(self, features: Mapping[str, float], arm: Arm) -> bool:
         """Whether what was seen after an arm was taken is the arm's own work: not after a move out of trouble."""
-        return not (self._is_move(features, arm) and self._misses_any(features))
+        return not (not self.shares.are_in_force(arm, features) and self._misses_any(features))
 
     def lesson(self, features: Mapping[str, float], arm: Arm, reward: float) -> tuple[Floats, float]:
         """A reward as the model sees it: the vector of `size` numbers, and the reward beyond the prior."""
@@ -274,14 +271,6 @@ class LinUCB(bandit.base.ContextualPolicy):
             for name in self.shares.latency
             if name in now and features.get(f"{name}.over_ratio", 0.0) <= self.classes[name].violation_target_ratio
         )
-
-    def _is_move(self, features: Mapping[str, float], arm: Arm) -> bool:
-        """Whether the arm's place is not where the weights were."""
-        return not self._is_there(features, arm)
-
-    def _is_there(self, features: Mapping[str, float], arm: Arm) -> bool:
-        there, here = self.basis.places([arm, HOLD], features)
-        return bool(np.abs(there - here).max(initial=0.0) <= SAME_DECADES)
 
     def _phi(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Floats:
         context = np.array(list(read_context(features, self.context_features).values()))

@@ -38,6 +38,12 @@ NEAR_RATIO: Final = 0.75
 """Part of the largest share that any profile gives the class: a third more CPU does not save it from an overload that
 makes most requests late, or if it does, the class is tried anew."""
 
+WELL_RATIO: Final = 0.1
+"""Part of the requests up to which a class is well enough: what a burst of arrivals does in two seconds."""
+
+_HALF_BAD: Final = 0.25
+"""What a state between the two counts for."""
+
 FALLING: Final = 0.03
 """Fall of `latency_log` from one state to the next that counts as catching up: about 15 % of the latency."""
 
@@ -58,7 +64,7 @@ def outlook_names(classes: Mapping[str, ClassSettings]) -> tuple[str, ...]:
 class _Memory:
     need: float = 0.0
     late: int = 0
-    bad: int = 0
+    bad: float = 0.0
     has_enough: bool = False
     hopeless: bool = False
     lost: bool = False
@@ -114,7 +120,7 @@ class Outlook:
         missed, used = features.get(f"{name}.over_ratio", 0.0), features.get(f"{name}.cpu_ratio", 0.0)
         latency = features.get(f"{name}.latency_log", 0.0)
         is_known = features.get(f"{name}.latency_missing", 1.0) <= 0.0
-        is_bad = is_known and missed > MISSED_RATIO
+        is_bad, is_well = is_known and missed > MISSED_RATIO, not is_known or missed <= WELL_RATIO
         is_blind = memory.latency is not None and latency == memory.latency
         is_falling = memory.latency is not None and latency < memory.latency - FALLING
         memory.latency = latency if is_known else None
@@ -125,26 +131,25 @@ class Outlook:
             memory.need = max(memory.need, used)
         if memory.lost:
             memory.since += 1
-            if not is_bad or memory.since >= memory.retry:
-                if is_bad:
-                    memory.retry = min(MOST_RETRY_STATES, 2 * memory.retry)
-                else:
-                    memory.retry = RETRY_STATES
-                memory.lost, memory.bad = False, 0
+            if is_well or memory.since >= memory.retry:
+                memory.retry = RETRY_STATES if is_well else min(MOST_RETRY_STATES, 2 * memory.retry)
+                memory.lost, memory.bad = False, 0.0
             return
         share, fair, most = self._share(name, features)
-        if memory.hopeless and is_known and not is_bad and share > fair * _CLEARLY:
+        if memory.hopeless and is_known and is_well and share > fair * _CLEARLY:
             memory.hopeless = False  # more than its fair part has helped it after all
         enough = fair * _NEARLY if memory.hopeless and not self.lost() else NEAR_RATIO * most
         memory.has_enough = share >= enough
-        if not moved or not is_bad:
-            memory.bad = memory.bad + 1 if is_bad and memory.has_enough and not is_falling else 0
+        if is_well or is_falling or not memory.has_enough:
+            memory.bad = 0.0
+        elif not moved:
+            memory.bad += 1.0 if is_bad else _HALF_BAD
         if memory.bad >= (BLIND_PATIENCE if is_blind else PATIENCE):
             memory.lost, memory.since, memory.hopeless = True, 0, True
 
     def _take_back(self, name: str) -> None:
         memory = self._memories[name]
-        memory.lost, memory.bad, memory.late = False, 0, RESCUE_AFTER
+        memory.lost, memory.bad, memory.late = False, 0.0, RESCUE_AFTER
 
     def _share(self, name: str, features: Mapping[str, float]) -> tuple[float, float, float]:
         """The class's part of the class weights now, its fair part among the latency classes, and the most that any
