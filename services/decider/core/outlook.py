@@ -24,9 +24,13 @@ from services.decider.core.policy import Arm
 PATIENCE: Final = 2
 """States in a row, after the one that still shows the weights before the last step: one may be a burst."""
 
-BLIND_PATIENCE: Final = 12
+BLIND_PATIENCE: Final = 8
 """The same where the latency is beyond what can be seen: histograms end, most at ten seconds, and then tell the same
 number again and again. It may be falling unseen, and a backlog of minutes takes as long to be served."""
+
+HEIR_PATIENCE: Final = 40
+"""The same for a class that gained from another's loss and has not been well since: it first has its own backlog to
+serve, and to give it up as well would make all of it vain."""
 
 RESCUE_AFTER: Final = 2
 """States in a row: one is a burst."""
@@ -67,6 +71,7 @@ class _Memory:
     bad: float = 0.0
     has_enough: bool = False
     hopeless: bool = False
+    is_heir: bool = False
     lost: bool = False
     since: int = 0
     retry: int = RETRY_STATES
@@ -121,10 +126,11 @@ class Outlook:
         latency = features.get(f"{name}.latency_log", 0.0)
         is_known = features.get(f"{name}.latency_missing", 1.0) <= 0.0
         is_bad, is_well = is_known and missed > MISSED_RATIO, not is_known or missed <= WELL_RATIO
+        memory.is_heir = memory.is_heir and not (is_known and is_well)
         is_blind = memory.latency is not None and latency == memory.latency
         is_falling = memory.latency is not None and latency < memory.latency - FALLING
         memory.latency = latency if is_known else None
-        memory.late = memory.late + 1 if is_bad and not is_falling else 0
+        was_late, memory.late = memory.late, memory.late + 1 if is_bad and not is_falling else 0
         if is_known and missed <= self.classes[name].violation_target_ratio:
             memory.need = used
         else:
@@ -136,7 +142,7 @@ class Outlook:
                 memory.lost, memory.bad = False, 0.0
             return
         share, fair, most = self._share(name, features)
-        if memory.hopeless and is_known and is_well and share > fair * _CLEARLY:
+        if was_late and is_known and is_well and share > fair * _CLEARLY:
             memory.hopeless = False  # more than its fair part has helped it after all
         enough = fair * _NEARLY if memory.hopeless and not self.lost() else NEAR_RATIO * most
         memory.has_enough = share >= enough
@@ -144,8 +150,11 @@ class Outlook:
             memory.bad = 0.0
         elif not moved:
             memory.bad += 1.0 if is_bad else _HALF_BAD
-        if memory.bad >= (BLIND_PATIENCE if is_blind else PATIENCE):
-            memory.lost, memory.since, memory.hopeless = True, 0, True
+        patience = HEIR_PATIENCE if memory.is_heir else BLIND_PATIENCE if is_blind else PATIENCE
+        if memory.bad >= patience:
+            memory.lost, memory.since, memory.hopeless, memory.is_heir = True, 0, True, False
+            for other, heir in self._memories.items():
+                heir.is_heir = other != name
 
     def _take_back(self, name: str) -> None:
         memory = self._memories[name]
