@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Final
 
 import numpy as np
@@ -40,7 +41,12 @@ REQUEST_DERIVED: Final = "request-derived"
 DECIDERS: Final[dict[str, DeciderConfig]] = {
     REQUEST_DERIVED: DeciderConfig(policy="hold"),
     "static-default": DeciderConfig(policy="static"),
+    "step": DeciderConfig(policy="step"),
+    "pid": DeciderConfig(policy="pid"),
+    "epsilon-greedy": DeciderConfig(policy="epsilon-greedy"),
     "river-linucb": DeciderConfig(policy="river-linucb"),
+    "thompson": DeciderConfig(policy="thompson"),
+    **({"vowpal": DeciderConfig(policy="vowpal")} if find_spec("vowpalwabbit") is not None else {}),
     "trimtab-cold": DeciderConfig(policy="linucb", warm_start=False),
     "trimtab": DeciderConfig(policy="linucb"),
 }
@@ -152,7 +158,6 @@ class _Loop:
             lost=self._outlook.lost(),
         )
         choice = self._policy.decide(self._seen, masked.allowed, self._random)
-        self._lastact = (choice.arm, choice.explored, len(masked.allowed), masked.allowed[0].name)
         arm = self._by_name[choice.arm]
         action = Action(
             node=before.node,
