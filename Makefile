@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
-.PHONY: setup demo up test test-kube fuzz mutants faults check format bench lock clean
+.PHONY: setup demo up test test-kube fuzz mutants faults check format bench bench-arena lock clean
 
 setup: $(STAMP)
 
@@ -51,10 +51,16 @@ format: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m lab.bench $(ARGS)
 
+# Four scenarios on the simulator, ours against the requests' weights and the best static ones: a page to look at.
+bench-arena: $(STAMP)
+	@mkdir -p runs
+	@$(BIN)/trimtab bench --scenarios steady,swap,flood,mislabelled --queue bounded --policies request-derived,step,trimtab \
+	  --seeds 1-3 --cycles 200 --json runs/arena.json --html runs/arena.html $(ARGS)
+
 # Needs uv on PATH (pip install uv). The lock has hashes for every platform and no index addresses.
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra collector --extra decider --extra demo --extra lab --group dev --group build -o requirements.lock pyproject.toml
+	  --extra collector --extra decider --extra demo --extra lab --extra vw --group dev --group build -o requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

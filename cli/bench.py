@@ -33,10 +33,12 @@ from lab.arena.bench import (
     jobs_of,
     play_in_turn,
 )
+from lab.arena.cgroup_loads import scaled
 from lab.arena.players import cgroup_player, play_simulated
 from lab.arena.pool import play_in_processes
 from lab.arena.results import Results, write_results
 from lab.cgroup_sandbox import SandboxUnavailable, find_base
+from lab.cgroup_stage import usable_cpus
 from runtime.errors import ConfigError, HostError, TrimtabError
 from runtime.metrics import product_version
 
@@ -51,6 +53,9 @@ _CGROUP_CYCLES: Final = 40
 
 _TICK_SECONDS: Final = 5.0
 """As the services have it (loop.tick_seconds)."""
+
+_START_SECONDS: Final = 25.0
+"""What a run on real cgroups takes beside its cycles, roughly: pods, server and services start and end."""
 
 _SHORTEST_TICK_SECONDS: Final = 0.5
 _MOST_SEEDS: Final = 1000
@@ -124,8 +129,11 @@ def _plan(args: argparse.Namespace) -> Plan:
     cycles = args.cycles if args.cycles is not None else _CGROUP_CYCLES if args.backend == "cgroup" else _SIM_CYCLES
     if not 1 <= cycles <= _MOST_CYCLES:
         raise ConfigError(f"flag --cycles {cycles}: give a number from 1 to {_MOST_CYCLES}")
+    scenarios = _scenarios(args.scenarios, args.queue)
+    if args.backend == "cgroup":  # as they are played here, so that the report shows the objectives that held
+        scenarios = tuple(scaled(scenario, len(usable_cpus())) for scenario in scenarios)
     return Plan(
-        scenarios=_scenarios(args.scenarios, args.queue),
+        scenarios=scenarios,
         policies=_policies(args.policies, args.backend),
         seeds=parse_seeds(args.seeds),
         cycles=cycles,
@@ -237,7 +245,7 @@ def _play(args: argparse.Namespace, plan: Plan) -> tuple[list[tuple[Job, Outcome
         with _stoppable():
             if args.backend == "cgroup":
                 run_dir = make_run_dir(args.run_dir, "trimtab-bench-")
-                seconds = len(jobs) * plan.cycles * _tick_seconds(args)
+                seconds = len(jobs) * (plan.cycles * _tick_seconds(args) + _START_SECONDS)
                 extra = "" if BASELINE in plan.policies else f" (with {BASELINE}, to judge by)"
                 _say(f"{len(jobs)} runs{extra}, one after another: about {duration(seconds)}; files in {run_dir}")
                 play_in_turn(jobs, cgroup_player(_tick_seconds(args), run_dir), heard)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lab.bench_decide import measure_decide
 from lab.bench_node import collect_once, solve_once
 from lab.bench_scrape import Figure, measure_scrape, show
 from lab.latency_records import nearest_rank
@@ -118,7 +119,12 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures there")
     args = parser.parse_args()
     print(f"measuring for {args.seconds:g} s at a tick of {args.tick:g} s ...", file=sys.stderr, flush=True)
-    figures = measure_cores() + asyncio.run(measure_loop(args.seconds, args.tick)) + asyncio.run(measure_scrape())
+    figures = (
+        measure_cores()
+        + measure_decide()
+        + asyncio.run(measure_loop(args.seconds, args.tick))
+        + asyncio.run(measure_scrape())
+    )
     return show(figures, args.json)
 
 

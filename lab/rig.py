@@ -253,7 +253,7 @@ def common_settings(tick_seconds: float, seed: int) -> dict[str, Any]:
             "min_requests": _MIN_REQUESTS,
         },
         "decider": {"seed": seed},
-        "guard": {"regression_floor_ratio": 1.0, "apply_within_seconds": round(min(0.5, tick * 0.25), 3)},
+        "guard": {"apply_within_seconds": round(min(0.5, tick * 0.25), 3)},
         "actuator": {"dead_man_seconds": round(max(5.0, 3 * tick), 3)},
         "rewarder": {
             "min_requests": _MIN_REQUESTS,

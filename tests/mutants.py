@@ -28,6 +28,7 @@ WRITER, FORMAT = "services/actuator/cgroup_writer.py", "services/actuator/core/j
 MESSENGER, CODEC = "runtime/messenger.py", "schemas/codec.py"
 MODE_ORDERS, MODE_ORDER = "services/guard/mode_orders.py", "services/guard/core/mode_order.py"
 AFTERMATH, BREAKER = "services/guard/aftermath.py", "services/guard/core/breaker.py"
+EXCUSES, REGRESSION = "services/guard/core/excuses.py", "services/guard/core/regression.py"
 JOURNAL, FAMILIES = "services/actuator/journal.py", "services/actuator/core/families.py"
 
 _OF_RULES, _OF_VERDICTS = "tests/unit/guard/test_rules.py::test_", "tests/unit/guard/test_service_verdicts.py::test_"
@@ -44,6 +45,12 @@ _OF_RESTARTS = "tests/unit/guard/test_service_breaker_restart.py::test_"
 _OF_SOLVER, _OF_TREE = "tests/unit/actuator/test_solver.py::test_", "tests/property/test_solver_tree.py::test_"
 _OF_BREAKER = "tests/unit/guard/test_breaker.py::test_"
 _OF_GIVEN_BACK = "tests/unit/guard/test_service_orders_given_back.py::test_"
+_OF_EXCUSES, _OF_ROLLBACKS = (
+    "tests/unit/guard/test_excuses.py::test_",
+    "tests/unit/guard/test_service_rollbacks.py::test_",
+)
+_STARVED = "tests/property/test_guard.py::test_the_most_important_class_that_keeps_its_objective_cannot_be_starved_"
+_STARVED_BUT = "tests/property/test_guard.py::test_no_class_that_keeps_its_objective_is_starved_"
 _OF_ORDERS, _OF_ORDER = "tests/unit/guard/test_service_orders.py::test_", "tests/unit/guard/test_mode_order.py::test_"
 
 
@@ -626,6 +633,149 @@ MUTANTS: Final = (
         (
             _OF_HALF_OPEN + "an_operator_who_takes_the_weights_back_ends_the_trial_without_a_second_one",
             _OF_HALF_OPEN + "originals_that_returned_by_themselves_end_the_trial_without_a_second_one",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "lost: only a class that missed nearly everything before",
+        EXCUSES,
+        "return (_over_ratio(name, before) or 0.0) > lost_ratio",
+        "return True",
+        (
+            _OF_EXCUSES + "a_class_of_which_nearly_every_request_was_over_before_was_lost",
+            _OF_ROLLBACKS + "by_default_what_is_lost_on_a_class_is_not_given_back_to_it",
+            _STARVED + "whatever_the_others_show",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "given more: only a larger part",
+        EXCUSES,
+        "return name in _given(before, after)",
+        "return True",
+        (
+            _OF_EXCUSES + "the_same_part_or_hardly_more_is_not_more",
+            _OF_ROLLBACKS + "what_a_class_was_given_is_not_taken_back_for_its_load",
+            _STARVED + "whatever_the_others_show",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "given more: only among the same pods, of known weights",
+        EXCUSES,
+        "if not _are_comparable(before, after):",
+        "if False:",
+        (
+            _OF_EXCUSES + "the_part_that_another_class_left_behind_was_not_given",
+            _OF_EXCUSES + "the_part_of_more_pods_is_not_more_for_each",
+            _OF_EXCUSES + "nothing_is_known_to_be_more_where_one_weight_is_not_known",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "yielded: only to a more important class",
+        EXCUSES,
+        "importance > own and",
+        "importance and",
+        (
+            _OF_EXCUSES + "nobody_yields_to_one_that_is_not_more_important",
+            _STARVED + "whatever_the_others_show",
+            _STARVED_BUT + "but_for_a_more_important_one_in_need_that_gets_half",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "yielded: only to one in need",
+        EXCUSES,
+        " and (_over_ratio(other, before) or 0.0) > _IN_NEED_RATIO",
+        "",
+        (
+            _OF_EXCUSES + "nobody_yields_to_one_that_is_not_in_need",
+            _STARVED_BUT + "but_for_a_more_important_one_in_need_that_gets_half",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "yielded: only what those in need got",
+        EXCUSES,
+        "return received > 0.0 and received >= _PASSED_ON_RATIO * lost",
+        "return received > 0.0",
+        (
+            _OF_EXCUSES + "what_goes_elsewhere_under_the_cover_of_one_in_need_is_no_yielding",
+            _STARVED_BUT + "but_for_a_more_important_one_in_need_that_gets_half",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "good trade: never a class that kept its objective",
+        EXCUSES,
+        "over_before is None or over_before <= spec.violation_target_ratio",
+        "over_before is None",
+        (
+            _OF_EXCUSES + "a_class_that_kept_its_objective_or_may_have_is_never_traded_away",
+            _OF_EXCUSES + "a_trade_does_not_excuse_one_that_kept_its_objective_beside_one_that_did_not",
+            _STARVED + "whatever_the_others_show",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "good trade: clearly less is missed",
+        EXCUSES,
+        "return sums[1] < sums[0] - _CLEARLY_LESS",
+        "return True",
+        (
+            _OF_EXCUSES + "clearly_fewer_misses_of_all_together_by_importance_are_a_good_trade",
+            _OF_EXCUSES + "a_good_trade_is_not_taken_back_and_a_bad_one_is",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "good trade: nobody falls silent",
+        EXCUSES,
+        """if over_now is None:
+            return False""",
+        """if over_now is None:
+            continue""",
+        (_OF_EXCUSES + "who_is_starved_of_all_answers_makes_no_good_trade",),
+    ),
+    Mutant(
+        "excuses",
+        "good trade: no class that pressure judges",
+        EXCUSES,
+        'if any(seen.judged_by == "pressure" for seen in looks):',
+        "if False:",
+        (_OF_EXCUSES + "misses_of_a_class_that_pressure_judges_are_not_counted_in_requests",),
+    ),
+    Mutant(
+        "excuses",
+        "a canary excuses by nothing but having been lost",
+        EXCUSES,
+        "if not self.node_wide:",
+        "if False:",
+        (
+            _OF_EXCUSES + "what_a_class_yields_is_not_given_back",
+            _OF_ROLLBACKS + "in_a_canary_the_weights_of_the_class_excuse_nothing",
+        ),
+    ),
+    Mutant(
+        "excuses",
+        "the guard says when it is a canary",
+        AFTERMATH,
+        "node_wide=cycle.verdict is not None and cycle.verdict.canary_ratio is None",
+        "node_wide=True",
+        (_OF_ROLLBACKS + "in_a_canary_the_weights_of_the_class_excuse_nothing",),
+    ),
+    Mutant(
+        "excuses",
+        "an excuse is no good word for the change",
+        REGRESSION,
+        """excuses.find(name, before, after) is not None:
+                evidence = "unknown\"""",
+        """excuses.find(name, before, after) is not None:
+                evidence = "keep\"""",
+        (
+            _OF_EXCUSES + "what_a_lost_class_loses_is_unknown_and_never_good",
+            _STARVED_BUT + "but_for_a_more_important_one_in_need_that_gets_half",
         ),
     ),
     Mutant(

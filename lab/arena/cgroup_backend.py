@@ -1,14 +1,18 @@
 """Owns how a scenario is played on this machine's real cgroups, by the real five services.
 
-The scenario is scaled to the CPUs that there are, at most two (`scaled` says how), and a request's work is made smaller
-by what the HTTP service around it costs, which is measured once per process. What is left beside the model: the clients
-and the agent run on the same CPUs, ahead of the pods.
+The scenario is scaled to the CPUs that there are, at most two, less what its clients need of them (cgroup_loads.py says
+how), and a request's work is made smaller by what the HTTP service around it costs; both are measured once per process.
+What is left beside the model: the clients and the agent run on the same CPUs, ahead of the pods.
 """
 
 import asyncio
 import json
+import signal
+import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -17,14 +21,15 @@ from typing import Any, Final
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from lab.arena.cgroup_loads import scaled
+from lab.arena.cgroup_loads import beside_clients, scaled
 from lab.arena.cgroup_pauses import Pause, PauseWatch, outside
-from lab.arena.cgroup_records import Told, told_of, windows_of
-from lab.arena.cgroup_scene import CLIENTS, Scene, open_scene
+from lab.arena.cgroup_records import Told, settled_share, told_of, windows_of
+from lab.arena.cgroup_scene import AGENT, CLIENTS, Scene, open_scene
 from lab.arena.episode import DECIDERS, summary
 from lab.arena.results import Curves, Row
 from lab.arena.scenario import Scenario, ServicePod, constant
 from lab.arena.sim_world import CycleOutcome, outcome_of
+from lab.arena.window import Window
 from lab.latency_records import nearest_rank, read_requests
 from lab.rig import Rig, RigOptions
 from runtime.errors import HostError, ServerError, TrimtabError
@@ -55,25 +60,34 @@ async def play(  # noqa: PLR0917 - what a run is, in the order of a sentence; th
     started = time.monotonic()
     costs = await request_costs(run_dir / "probe")
     scene = open_scene(scenario, cycles, tick_seconds, seed, costs.pod_seconds)
-    scene.scenario = scaled(scenario, scene.cpus)
+    scene.scenario = beside_clients(scaled(scenario, scene.cpus), costs.client_seconds, cycles)
     scene.with_batch = policy != ALONE
-    options = RigOptions(run_dir, seed=seed, tick_seconds=tick_seconds, flags=flags_of(scenario, decider))
+    options = RigOptions(run_dir, seed=seed, tick_seconds=tick_seconds, flags=flags_of(scene.scenario, decider))
     run = _Run(scene)
     try:
         rig = Rig(scene, options, on_message=run.hear)
     except OSError as error:
         await scene.close()
         raise TrimtabError(f"{run_dir}: {error.strerror}; choose another folder for the runs") from error
+    failure: TrimtabError | None = None
     try:
         await rig.start()
         if policy != ALONE:
             await rig.order("active", "a bench run begins", by="trimtab bench")
         await run.through(rig)
         await scene.stop_clients()
+    except TrimtabError as error:
+        failure = error
+    except asyncio.CancelledError:
+        sys.stderr.write("stopping: weights go back and groups are removed, which takes some seconds\n")
+        raise
     finally:
-        is_restored = await rig.close()
+        with undisturbed():
+            is_restored = await rig.close()
     if not is_restored:
-        raise HostError("; ".join(rig.troubles))
+        raise HostError("; ".join([*([] if failure is None else [str(failure)]), *rig.troubles])) from failure
+    if failure is not None:
+        raise failure
     outcomes = run.outcomes()
     told = told_of(run.actuations, run.edges)
     minutes = cycles * tick_seconds / 60.0
@@ -82,8 +96,23 @@ async def play(  # noqa: PLR0917 - what a run is, in the order of a sentence; th
         changes_per_minute=told.changes / minutes,
         rollbacks=told.rollbacks,
         seconds=time.monotonic() - started,
+        clients_share_settled=settled_share(CLIENTS, run.edges, run.used, scene.cpus),
+        agent_share_settled=settled_share(AGENT, run.edges, run.used, scene.cpus),
     )
     return row, _curves(scene.scenario, policy, seed, outcomes, told)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No Ctrl-C meanwhile: a second one, out of impatience, would leave groups and processes behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @dataclass
@@ -143,27 +172,32 @@ class _Run:
 
     def outcomes(self, pauses: Sequence[Pause] = ()) -> list[CycleOutcome]:
         """What each cycle came to outside pauses, once the clients' records are whole."""
+        return [outcome_of(self.scene.scenario, [window]) for window in self.windows(pauses)]
+
+    def windows(self, pauses: Sequence[Pause] = ()) -> list[Window]:
+        """What was seen in each cycle outside pauses, as above."""
         scene = self.scene
         records = {
             pod.name: outside(read_requests(scene.record_of(pod.name)).records, pauses)
             for pod in scene.scenario.pods
             if isinstance(pod, ServicePod)
         }
-        windows = windows_of(scene.scenario, records, self.edges, self.used)
-        return [outcome_of(scene.scenario, [window]) for window in windows]
+        return windows_of(scene.scenario, records, self.edges, self.used)
 
 
 @dataclass(frozen=True)
 class Fixed:
     """A run under fixed weights: each cycle's outcome, and that of the requests outside pauses of the machine; the CPU
     seconds of each pod and of the clients (CLIENTS) in each cycle; when requests were due, in seconds from the start,
-    by pod; and for how long the machine stood still.
+    by pod; how many of each pod's were answered in each cycle, and not given up or turned away; and for how long the
+    machine stood still.
     """
 
     outcomes: list[CycleOutcome]
     unpaused: list[CycleOutcome]
     cpu_seconds: list[dict[str, float]]
     due_seconds: dict[str, list[float]]
+    answered: list[dict[str, int]]
     paused_seconds: float = 0.0
 
 
@@ -204,6 +238,7 @@ async def play_fixed(
                     for before, after in pairwise(run.used)
                 ],
                 due_seconds=run.due_seconds(),
+                answered=[answered_in(window) for window in run.windows()],
                 paused_seconds=sum(end - start for start, end in watch.pauses),
             )
             heard(place, fixed_run)
@@ -211,6 +246,15 @@ async def play_fixed(
         left = await scene.close()
     if left:
         raise HostError(f"could not be removed: {', '.join(left)}")
+
+
+def answered_in(window: Window) -> dict[str, int]:
+    """Requests of each service pod that ended in the window with an answer."""
+    return {
+        name: len(pod.service.latencies_seconds) - pod.service.timeouts
+        for name, pod in window.pods.items()
+        if pod.service is not None
+    }
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,18 @@ def _service_windows(records: Sequence[RequestRecord], edges: Sequence[float]) -
     ]
 
 
+def settled_share(
+    name: str, edges: Sequence[float], cpu_seconds: Sequence[Mapping[str, float]], cpus: int
+) -> float | None:
+    """What part of all CPUs a group used in the second half of the cycles, by its counter at each edge (Unix seconds);
+    None where that was not read.
+    """
+    first = (len(edges) - 1) // 2
+    start, end = cpu_seconds[first].get(name), cpu_seconds[-1].get(name)
+    seconds = edges[-1] - edges[first]
+    return None if start is None or end is None or seconds <= 0.0 else max(0.0, end - start) / (seconds * cpus)
+
+
 @dataclass(frozen=True)
 class Told:
     """What the agent did: the arm in force and the outcome of each cycle, how often weights changed and went back."""

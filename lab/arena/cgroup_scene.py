@@ -31,6 +31,9 @@ _GROUPS: Final = ("kubepods", "kubepods/burstable", "agent", "load")
 CLIENTS: Final = "clients"
 """Under what name the clients' CPU is told, beside the pods'."""
 
+AGENT: Final = "agent"
+"""As CLIENTS, for the five services."""
+
 _AGENT_WEIGHT: Final = 1000
 _METRIC: Final = "http_request_duration_seconds"
 
@@ -156,8 +159,10 @@ class Scene(CgroupStage):
         self._awake[pod.name] = awake
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU that each pod has used so far, and the clients (as CLIENTS). What cannot be read is left out."""
-        groups = {pod.name: f"kubepods/{pod.group}" for pod in self.pods} | {CLIENTS: "load"}
+        """CPU that each pod has used so far, and the clients and the agent (as CLIENTS and AGENT). What cannot be read
+        is left out.
+        """
+        groups = {pod.name: f"kubepods/{pod.group}" for pod in self.pods} | {CLIENTS: "load", AGENT: "agent"}
         found: dict[str, float] = {}
         for name, group in groups.items():
             with contextlib.suppress(OSError):

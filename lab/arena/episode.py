@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from lab.arena.node import Node
@@ -18,7 +19,7 @@ from lab.arena.results import BestStatic, Curves, Row
 from lab.arena.scenario import Scenario
 from lab.arena.score import GOOD_RATIO, plateau_cycle
 from lab.arena.sim_world import CycleOutcome, SimWorld, outcome_of, shared_settings
-from schemas.messages import Action, Actuation, State, Verdict
+from schemas.messages import Action, Actuation, ActuationOutcome, State, Verdict
 from schemas.profile import on_profile_scale
 from schemas.settings import Shared
 from services.decider.config import DeciderConfig
@@ -30,8 +31,9 @@ from services.decider.core.zoo import make_policy
 from services.guard.config import GuardConfig
 from services.guard.core.breaker import Breaker
 from services.guard.core.change_budget import ChangeBudget
-from services.guard.core.regression import find_regression
-from services.guard.core.rules import Situation, judge
+from services.guard.core.excuses import Excuses
+from services.guard.core.regression import Evidence, Regression, find_regression
+from services.guard.core.rules import Judgement, Situation, judge
 from services.rewarder.config import RewarderConfig
 from services.rewarder.core.censor import Cycle, censor_reason
 from services.rewarder.core.reward import RewardWeights, reward
@@ -70,11 +72,10 @@ class Settings:
     """How the loop is set up for a run; `guarded` False: no rollbacks and no breaker, for the experiment."""
 
     decider: DeciderConfig
-    guard: GuardConfig = GuardConfig()
-    rewarder: RewarderConfig = RewarderConfig()
+    guard: GuardConfig = field(default_factory=GuardConfig)
+    rewarder: RewarderConfig = field(default_factory=RewarderConfig)
     cycle_seconds: float = 5.0
     guarded: bool = True
-    masked: bool = True
 
 
 def play(scenario: Scenario, policy: str, seed: int, cycles: int) -> Episode:
@@ -122,7 +123,8 @@ class _Loop:
             terms.violation_weight, terms.severity_weight, terms.throughput_weight, terms.oscillation_weight
         )
         self._outlook = Outlook(self._shared.classes, self._arms)
-        self._seen: dict[str, float] = {}
+        self._features: dict[str, float] = {}
+        self._changes_left: int | None = None
         self._trial: State | None = None
         self._outcomes: list[CycleOutcome] = []
         self._arm_names: list[str] = []
@@ -130,34 +132,38 @@ class _Loop:
         self._changed = self._rollbacks = 0
 
     def turn(self) -> None:
-        """One cycle."""
+        """One cycle. The guard looks at the change under trial, if there is one, with every look."""
         world, now = self._world, self._world.cycle * self._settings.cycle_seconds
         before = world.before()
-        action, arm = self._decide(before, now)
+        is_taken_back = self._look_again(before, now)
+        action, arm = self._decide(before)
         verdict, actuation = self._execute(before, action, now)
         after = world.after()
-        self._learn(before, action, verdict, actuation, after, arm)
-        word = actuation.outcome if actuation.rule is None else actuation.rule
-        if self._settings.guarded and self._look_back(before, actuation, after, now):
-            word = "rolled_back"
+        self._learn(Cycle(before, action, verdict, actuation, after), arm)
+        now += self._shared.loop.settle_seconds
+        if actuation.outcome == "applied":
+            is_taken_back |= self._compare(before, after, now)
+        else:
+            is_taken_back |= self._look_again(after, now)
         self._outcomes.append(world.finish())
         self._arm_names.append(_name_of(self._arms, world.class_weights(), self._shared))
-        self._words.append(word)
+        self._words.append("rolled_back" if is_taken_back else actuation.rule or actuation.outcome)
 
-    def _decide(self, before: State, now: float) -> tuple[Action, Arm]:
+    def _decide(self, before: State) -> tuple[Action, Arm]:
         weights = {name: seen.weight for name, seen in before.classes.items() if seen.weight is not None}
-        self._seen = dict(before.features) | self._outlook.see(before.features)
+        context = self._outlook.see(before.features)
+        self._features = before.features | context
         masked = mask(
             self._arms,
             weights or None,
             before.classes,
             settings=self._shared.classes,
             limits=self._shared.weights,
-            changes_left=self._changes.left(now),
+            changes_left=self._changes_left,
             mode="active",
             lost=self._outlook.lost(),
         )
-        choice = self._policy.decide(self._seen, masked.allowed, self._random)
+        choice = self._policy.decide(self._features, masked.allowed, self._random)
         arm = self._by_name[choice.arm]
         action = Action(
             node=before.node,
@@ -170,6 +176,7 @@ class _Loop:
             propensity=choice.propensity,
             propensities=choice.propensities,
             explored=choice.explored,
+            context=context,
         )
         return action, arm
 
@@ -191,8 +198,16 @@ class _Loop:
             min_share_ratio=guard.min_share_ratio,
         )
         judgement = judge(action, situation, watched=guard.watch)
-        same = {"node": before.node, "boot": before.boot, "cycle": before.cycle, "at": 0}
+        if judgement.execute:
+            self._changes.spend(now)
+            self._breaker.tried(now)
+            self._trial = before if self._breaker.is_trying else None
+        self._changes_left = self._changes.left(now)  # the decider hears of it in the verdict, a cycle later
         verdict = Verdict(
+            node=before.node,
+            boot=before.boot,
+            cycle=before.cycle,
+            at=0,
             outcome=judgement.outcome,
             execute=judgement.execute,
             mode="active",
@@ -200,78 +215,85 @@ class _Loop:
             weights=judgement.weights,
             rule=judgement.rule,
             reason=judgement.reason,
-            propensity=action.propensity,
+            propensity=action.propensity if judgement.outcome != "clamp" else None,
+            changes_left=self._changes_left,
             previous_weights=situation.current,
-            **same,  # type: ignore[arg-type] # the fields that all messages share
         )
-        if not judgement.execute:
-            outcome = "held" if judgement.outcome == "hold" else "skipped"
-            return verdict, Actuation(outcome=outcome, arm=action.arm, rule=judgement.rule, **same)  # type: ignore[arg-type] # as above
-        self._changes.spend(now)
-        self._breaker.tried(now)
-        self._trial = before if self._breaker.is_trying else None
-        self._changed += 1
-        self._world.apply(judgement.weights or {}, action.arm)
-        return verdict, Actuation(outcome="applied", arm=action.arm, weights=judgement.weights, **same)  # type: ignore[arg-type] # as above
+        return verdict, self._actuate(before, action, judgement)
 
-    def _learn(
-        self, before: State, action: Action, verdict: Verdict, actuation: Actuation, after: State, arm: Arm
-    ) -> None:
-        cycle = Cycle(before, action, verdict, actuation, after)
+    def _actuate(self, before: State, action: Action, judgement: Judgement) -> Actuation:
+        outcome: ActuationOutcome
+        if judgement.execute:
+            self._changed += 1
+            outcome, rule, weights = "applied", None, judgement.weights
+            writes = self._world.apply(weights or {}, action.arm)
+        else:
+            outcome = "held" if judgement.outcome == "hold" else "skipped"
+            rule, weights, writes = judgement.rule, None, ()
+        return Actuation(
+            node=before.node,
+            boot=before.boot,
+            cycle=before.cycle,
+            at=0,
+            outcome=outcome,
+            arm=action.arm,
+            weights=weights,
+            writes=writes,
+            rule=rule,
+        )
+
+    def _learn(self, cycle: Cycle, arm: Arm) -> None:
+        assert cycle.actuation is not None
+        assert cycle.after is not None
         config = self._settings.rewarder
         why = censor_reason(
-            # Weights that were just written differ from those in the first look: as in the service, the writes tell so.
-            _without_pods(cycle),
-            self._shared.classes,
-            min_requests=config.min_requests,
-            require_contention=config.require_contention,
+            cycle, self._shared.classes, min_requests=config.min_requests, require_contention=config.require_contention
         )
-        if why is not None or (arm.weights is not None and action.weights != arm.weights):
+        if why is not None:
             return
-        moved_to = actuation.weights if actuation.outcome == "applied" else None
-        worth = reward(before, after, moved_to, self._shared.classes, self._terms)
-        self._policy.learn(self._seen, arm, worth.value)
+        moved_to = cycle.actuation.weights if cycle.actuation.outcome == "applied" else None
+        worth = reward(cycle.before, cycle.after, moved_to, self._shared.classes, self._terms)
+        self._policy.learn(self._features, arm, worth.value)
 
-    def _look_back(self, before: State, actuation: Actuation, after: State, now: float) -> bool:
-        guard, trial = self._settings.guard, self._trial
-        if actuation.outcome != "applied":
-            if trial is None:
-                return False
-            evidence, found = self._compare(trial, after)
-            if evidence == "unknown" and self._breaker.gives_up(now):
-                self._trial = None
-                self._world.restore()
-                return False
-            if evidence == "unknown":
-                return False
-        else:
-            evidence, found = self._compare(before, after)
-        if evidence == "keep":
-            self._breaker.kept(now)
+    def _look_again(self, seen: State, now: float) -> bool:
+        """Judges the change under trial by a later look; whether it was taken back for what that showed."""
+        if self._trial is None:
+            return False
+        if self._compare(self._trial, seen, now):
+            return True
+        if self._trial is not None and self._breaker.gives_up(now):
             self._trial = None
-        if found is None:
+            self._world.restore()
+        return False
+
+    def _compare(self, before: State, seen: State, now: float) -> bool:
+        """Judges a change by a look after it; whether it was taken back."""
+        if not self._settings.guarded:
+            return False
+        evidence, found = self._find(before, seen)
+        if evidence == "unknown":
             return False
         self._trial = None
+        if found is None:
+            self._breaker.kept(now)
+            return False
         self._rollbacks += 1
         if self._breaker.rolled_back(now):
             self._world.restore()
         else:
-            since = trial if trial is not None and actuation.outcome != "applied" else before
-            self._world.apply({name: seen.weight for name, seen in since.classes.items() if seen.weight})
-        assert guard.regression_ratio > 0.0
+            self._world.roll_back({name: was.weight for name, was in before.classes.items() if was.weight})
         return True
 
-    def _compare(self, before: State, after: State) -> tuple[str, object]:
+    def _find(self, before: State, seen: State) -> tuple[Evidence, Regression | None]:
         guard = self._settings.guard
         return find_regression(
             before,
-            after,
+            seen,
             limit_ratio=guard.regression_ratio,
             floor_ratio=guard.regression_floor_ratio,
             wait_ratio=guard.regression_wait_ratio,
             min_requests=guard.min_requests,
-            lost_ratio=guard.regression_lost_ratio,
-            importances={name: spec.importance for name, spec in self._shared.classes.items() if spec.kind == "latency"},
+            excuses=Excuses(self._shared.classes, guard.regression_lost_ratio),
         )
 
     def episode(self, name: str, seed: int, seconds: float) -> Episode:
@@ -281,8 +303,12 @@ class _Loop:
         cycle_seconds = self._settings.cycle_seconds
         minutes = len(outcomes) * cycle_seconds / 60.0
         row = summary(scenario, name, seed, outcomes, cycle_seconds)
-        row = _replace(row, changes_per_minute=self._changed / minutes if minutes else 0.0, rollbacks=self._rollbacks)
-        row = _replace(row, seconds=seconds)
+        row = msgspec.structs.replace(
+            row,
+            changes_per_minute=self._changed / minutes if minutes else 0.0,
+            rollbacks=self._rollbacks,
+            seconds=seconds,
+        )
         curves = Curves(
             scenario=scenario.name,
             queue=scenario.queue,
@@ -298,9 +324,7 @@ class _Loop:
         return Episode(row, curves, scores, outcomes)
 
 
-def summary(
-    scenario: Scenario, policy: str, seed: int, outcomes: Sequence[CycleOutcome], cycle_seconds: float
-) -> Row:
+def summary(scenario: Scenario, policy: str, seed: int, outcomes: Sequence[CycleOutcome], cycle_seconds: float) -> Row:
     """The row of a run, as far as outcomes tell it."""
     violations: dict[str, float | None] = {}
     for name in ("latency-critical", "default"):
@@ -312,6 +336,7 @@ def summary(
     )
     scores = [outcome.score for outcome in outcomes]
     count = max(1, len(outcomes))
+    settled = outcomes[len(outcomes) // 2 :]
     return Row(
         scenario=scenario.name,
         queue=scenario.queue,
@@ -330,6 +355,9 @@ def summary(
         worst_shortfall=0.0,
         batch_cpu_seconds=sum(outcome.batch_cpu_seconds for outcome in outcomes),
         plateau_cycle=plateau_cycle(scores),
+        p99_lc_settled_ms=_p99_ms(settled, "latency-critical"),
+        batch_share_settled=sum(outcome.batch_share for outcome in settled) / max(1, len(settled)),
+        services_share_settled=sum(outcome.services_share for outcome in settled) / max(1, len(settled)),
     )
 
 
@@ -341,9 +369,11 @@ def static_profiles(shared: Shared) -> list[dict[str, int]]:
     names = tuple(shared.classes)
     levels = (1, 10, 100)
     found: dict[tuple[int, ...], dict[str, int]] = {}
-    grid = [
-        {names[0]: a, names[1]: b, names[2]: c} for a in levels for b in levels for c in levels
-    ] if len(names) == len(levels) else []
+    grid = (
+        [{names[0]: a, names[1]: b, names[2]: c} for a in levels for b in levels for c in levels]
+        if len(names) == len(levels)
+        else []
+    )
     for weights in (*grid, *(dict(arm.weights) for arm in build_arms(shared, {}) if arm.weights is not None)):
         scaled = on_profile_scale(weights, limits)
         found.setdefault(tuple(scaled[name] for name in names), scaled)
@@ -413,16 +443,3 @@ def _name_of(arms: Sequence[Arm], weights: dict[str, int], shared: Shared) -> st
                 return arm.name
     lowest = min(weights.values(), default=1)
     return "-".join(f"{name[:1]}{weight / lowest:.3g}" for name, weight in weights.items())
-
-
-def _without_pods(cycle: Cycle) -> Cycle:
-    """The censor compares pods' weights with the writes; here every write is what it was meant to be."""
-    before = _replace(cycle.before, pods=())
-    after = _replace(cycle.after, pods=()) if cycle.after is not None else None
-    return Cycle(before, cycle.action, cycle.verdict, cycle.actuation, after)
-
-
-def _replace(struct, **changes):  # type: ignore[no-untyped-def] # msgspec's own is generic in the same way
-    import msgspec  # noqa: PLC0415 - short, and used below only
-
-    return msgspec.structs.replace(struct, **changes)

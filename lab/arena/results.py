@@ -16,6 +16,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     over. `worst_shortfall` is the largest amount, at any cycle, by which the cumulative score lay below that of
     request-derived weights with the same seed, as a part of the magnitude of the latter (score.py). `plateau_cycle` is
     from which cycle on the score is as good as it gets. `seconds` is what the run took.
+
+    `..._settled` are over the second half of the cycles alone, when a policy has found its way: the latency-critical
+    P99, and what batch, all other pods, the clients and the agent had of all CPUs. Clients and agent are known on real
+    cgroups only, where they run on the same CPUs.
     """
 
     scenario: str
@@ -38,6 +42,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     batch_cpu_seconds: float = 0.0
     plateau_cycle: int | None = None
     seconds: float = 0.0
+    p99_lc_settled_ms: float | None = None
+    batch_share_settled: float | None = None
+    services_share_settled: float | None = None
+    clients_share_settled: float | None = None
+    agent_share_settled: float | None = None
 
 
 class Curves(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ the simulator's window.
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +18,7 @@ from lab.arena.scenario import Scenario, ServicePod
 from lab.arena.score import cycle_score
 from lab.arena.window import Floats, Window
 from schemas.features import features_schema
-from schemas.messages import ClassState, Latency, PodState, Previous, State
+from schemas.messages import ActuationOutcome, ClassState, Latency, PodState, PodWrite, Previous, State
 from schemas.objective import judged_by, objective_seconds
 from schemas.profile import on_profile_scale
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, LoopSettings, Shared
@@ -45,12 +46,14 @@ class CycleOutcome:
     ended: dict[str, int] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=dict)
     batch_cpu_seconds: float = 0.0
+    services_share: float = 0.0
+    """Of all CPUs, what the pods had that are not batch."""
 
 
 def shared_settings(scenario: Scenario, cycle_seconds: float = 5.0) -> Shared:
     """The configuration that a user of this node would have: the defaults, with the scenario's objectives."""
     classes = {
-        name: msgspec.structs.replace(spec, objective_p99_seconds=scenario.objectives.get(name))  # type: ignore[call-overload]
+        name: msgspec.structs.replace(spec, objective_p99_seconds=scenario.objectives.get(name))
         if spec.kind == "latency" and name in scenario.objectives
         else spec
         for name, spec in DEFAULT_CLASSES.items()
@@ -60,7 +63,7 @@ def shared_settings(scenario: Scenario, cycle_seconds: float = 5.0) -> Shared:
 
 
 class SimWorld:
-    """One scenario with one seed. In turn: `before`, `apply` or not, `after`, perhaps `apply`, `finish`."""
+    """One scenario with one seed. In turn: `before`, perhaps `apply`, `after`, perhaps a way back, `finish`."""
 
     def __init__(self, scenario: Scenario, seed: int, *, cycle_seconds: float = 5.0) -> None:
         self.scenario = scenario
@@ -83,22 +86,39 @@ class SimWorld:
         self._windows = []
         return self._state("before")
 
-    def apply(self, class_weights: dict[str, int], arm: str | None = None) -> None:
-        """Puts class weights in force: each pod's by its part of its class's first weights."""
-        weights = {}
+    def apply(self, class_weights: Mapping[str, int], arm: str | None = None) -> tuple[PodWrite, ...]:
+        """Puts class weights in force: each pod's by its part of its class's first weights. A class without pods takes
+        no part. What was written, as the actuator would tell it.
+        """
+        return self._write(class_weights, "applied", arm)
+
+    def roll_back(self, class_weights: Mapping[str, int]) -> None:
+        """Puts the class weights of before this cycle's change back in force, by the guard's order."""
+        self._write(class_weights, "rolled_back", None)
+
+    def restore(self) -> None:
+        """Puts every pod's first weight back, by the guard's order."""
+        self._node.set_weights(self._originals)
+        self._ordered = None
+        self._previous = Previous(cycle=self.cycle, outcome="restored")
+
+    def _write(
+        self, class_weights: Mapping[str, int], outcome: ActuationOutcome, arm: str | None
+    ) -> tuple[PodWrite, ...]:
+        weights: dict[str, int] = {}
         for name, weight in class_weights.items():
             members = self._members.get(name, [])
             total = sum(self._originals[pod.name] for pod in members)
             for pod in members:
                 weights[pod.name] = max(1, min(10_000, round(weight * self._originals[pod.name] / total)))
+        was = self._node.weights()
         self._node.set_weights(weights)
-        self._ordered = dict(class_weights)
-        self._previous = Previous(cycle=self.cycle, outcome="applied", arm=arm, weights=self._ordered)
-
-    def restore(self) -> None:
-        """Puts every pod's first weight back."""
-        self._node.set_weights(self._originals)
-        self._ordered = None
+        self._ordered = {name: weight for name, weight in class_weights.items() if self._members.get(name)}
+        self._previous = Previous(cycle=self.cycle, outcome=outcome, arm=arm, weights=self._ordered)
+        return tuple(
+            PodWrite(uid=pod, group=_group_of(pod), name=pod, before=was[pod], wanted=weight, after=weight)
+            for pod, weight in weights.items()
+        )
 
     def after(self) -> State:
         """The second look, after the settle time."""
@@ -160,7 +180,7 @@ class SimWorld:
             window_seconds=window.seconds if window else None,
             classes=classes,
             pods=tuple(
-                PodState(uid=pod.name, name=pod.name, group=f"burstable/pod{pod.name}", cls=pod.cls, weight=in_force[pod.name])
+                PodState(uid=pod.name, name=pod.name, group=_group_of(pod.name), cls=pod.cls, weight=in_force[pod.name])
                 for pod in self.scenario.pods
             ),
             contention=seen,
@@ -175,7 +195,9 @@ class SimWorld:
             return ClassState()
         latency = Latency(reason="no_source")
         if spec.kind == "latency":
-            latency = self._latency([pod.name for pod in members if isinstance(pod, ServicePod)], spec, may_grow=may_grow)
+            latency = self._latency(
+                [pod.name for pod in members if isinstance(pod, ServicePod)], spec, may_grow=may_grow
+            )
         total = sum(weights.values())
         cpu = some = own = 0.0
         if window is not None:
@@ -225,9 +247,7 @@ class SimWorld:
             p50_seconds=min(p50, TOP_BUCKET_SECONDS),
             p95_seconds=min(p95, TOP_BUCKET_SECONDS),
             p99_seconds=min(p99, TOP_BUCKET_SECONDS),
-            saturated=tuple(
-                word for word, value in (("p95", p95), ("p99", p99)) if value >= TOP_BUCKET_SECONDS
-            ),
+            saturated=tuple(word for word, value in (("p95", p95), ("p99", p99)) if value >= TOP_BUCKET_SECONDS),
             over_ratio=float(np.count_nonzero(latencies > objective)) / count if objective else None,
             pods=len(names),
         )
@@ -238,25 +258,27 @@ def outcome_of(scenario: Scenario, windows: list[Window]) -> CycleOutcome:
     ended: dict[str, int] = {}
     missed: dict[str, int] = {}
     latencies: dict[str, Floats] = {}
-    batch = 0.0
+    batch = services = 0.0
     for name in ("latency-critical", "default"):
         pods = [pod.name for pod in scenario.pods if pod.cls == name and isinstance(pod, ServicePod)]
         served = [service for window in windows for pod in pods if (service := window.pods[pod].service)]
         all_of = np.concatenate([service.latencies_seconds for service in served]) if served else np.zeros(0)
         shed = sum(service.shed for service in served)
-        objective = scenario.objectives.get(name, math.inf)  # type: ignore[call-overload] # keys are class names
+        objective = scenario.objectives.get(name, math.inf)
         latencies[name] = all_of
         ended[name] = len(all_of) + shed
         missed[name] = int(np.count_nonzero(all_of > objective)) + shed
     for window in windows:
         batch += sum(window.pods[pod.name].cpu_seconds for pod in scenario.pods if pod.cls == "batch")
+        services += sum(window.pods[pod.name].cpu_seconds for pod in scenario.pods if pod.cls != "batch")
     seconds = sum(window.seconds for window in windows)
-    share = batch / (seconds * scenario.cores) if seconds else 0.0
+    share, others = (used / (seconds * scenario.cores) if seconds else 0.0 for used in (batch, services))
     lc, default = (
         missed[name] / ended[name] if ended[name] else 1.0 if _is_stuck(scenario, windows, name) else None
         for name in ("latency-critical", "default")
     )
-    return CycleOutcome(lc, default, share, cycle_score(lc, default, share), latencies, ended, missed, batch)
+    score = cycle_score(lc, default, share)
+    return CycleOutcome(lc, default, share, score, latencies, ended, missed, batch, others)
 
 
 def _is_stuck(scenario: Scenario, windows: list[Window], name: str) -> bool:
@@ -264,6 +286,10 @@ def _is_stuck(scenario: Scenario, windows: list[Window], name: str) -> bool:
     pods = [pod.name for pod in scenario.pods if pod.cls == name]
     there = [sum(s.waiting + s.in_service for pod in pods if (s := window.pods[pod].service)) for window in windows]
     return bool(there) and all(there)
+
+
+def _group_of(pod: str) -> str:
+    return f"burstable/pod{pod}"
 
 
 def _cpu_seconds(window: Window | None) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from lab.arena.generated import generated
 from lab.arena.scenario import Scenario
 from lab.arena.sim_world import SimWorld
-from schemas.messages import Action, Actuation, State, Verdict
+from schemas.messages import Action, Actuation, PodWrite, State, Verdict
 from schemas.settings import Shared
 from services.decider.config import DeciderConfig
 from services.decider.core.arms import build_arms
@@ -40,7 +40,14 @@ HOLD_CYCLES: Final = (2, 8)
 
 
 def train(
-    *, seed: int, scenarios: int, cycles: int, out: str, progress: Callable[[int, int], None], command: str = "", commit: str = ""
+    *,
+    seed: int,
+    scenarios: int,
+    cycles: int,
+    out: str,
+    progress: Callable[[int, int], None],
+    command: str = "",
+    commit: str = "",
 ) -> WarmStart:
     """Makes the prior and writes it to `out`. The same arguments, the same numbers. Raises OSError."""
     total: _Lessons | None = None
@@ -122,12 +129,11 @@ class _Student:
         """All lessons of a run."""
         for _ in range(cycles):
             before = self._world.before()
-            features = dict(before.features) | self._outlook.see(before.features)
+            features = before.features | self._outlook.see(before.features)
             arm, moves = self._choose(before, features)
-            if moves:
-                self._world.apply(dict(arm.weights or {}), arm.name)
+            writes = self._world.apply(arm.weights or {}, arm.name) if moves else ()
             after = self._world.after()
-            self._learn(before, after, features, arm, moves=moves)
+            self._learn(before, after, features, arm, writes, moves=moves)
             self._world.finish()
         return self._lessons
 
@@ -152,16 +158,17 @@ class _Student:
         arm = next((arm for arm in self._arms if arm.name == name), HOLD)
         return arm, arm.weights is not None and arm is not masked.allowed[0]
 
-    def _learn(self, before: State, after: State, features: dict[str, float], arm: Arm, *, moves: bool) -> None:
-        same = {"node": before.node, "boot": before.boot, "cycle": before.cycle, "at": 0}
-        bare_before, bare_after = (msgspec.structs.replace(state, pods=()) for state in (before, after))
-        cycle = Cycle(
-            bare_before,
-            Action(policy="training", arm=arm.name, **same),  # type: ignore[arg-type] # the fields that all share
-            Verdict(outcome="allow" if moves else "hold", execute=moves, mode="active", **same),  # type: ignore[arg-type] # as above
-            Actuation(outcome="applied" if moves else "held", **same),  # type: ignore[arg-type] # as above
-            bare_after,
-        )
+    def _learn(
+        self,
+        before: State,
+        after: State,
+        features: dict[str, float],
+        arm: Arm,
+        writes: tuple[PodWrite, ...],
+        *,
+        moves: bool,
+    ) -> None:
+        cycle = _cycle(before, after, arm, writes, moves=moves)
         rules = RewarderConfig()
         if censor_reason(
             cycle, self._shared.classes, min_requests=rules.min_requests, require_contention=rules.require_contention
@@ -175,3 +182,23 @@ class _Student:
             self._lessons.moment += vector * surprise
             self._lessons.count += 1
         self._policy.learn(features, arm, worth.value)
+
+
+def _cycle(before: State, after: State, arm: Arm, writes: tuple[PodWrite, ...], *, moves: bool) -> Cycle:
+    """The cycle as the rewarder would have seen it."""
+    node, boot, number = before.node, before.boot, before.cycle
+    return Cycle(
+        before,
+        Action(node=node, boot=boot, cycle=number, at=0, policy="training", arm=arm.name),
+        Verdict(
+            node=node,
+            boot=boot,
+            cycle=number,
+            at=0,
+            outcome="allow" if moves else "hold",
+            execute=moves,
+            mode="active",
+        ),
+        Actuation(node=node, boot=boot, cycle=number, at=0, outcome="applied" if moves else "held", writes=writes),
+        after,
+    )

@@ -33,7 +33,7 @@ from lab.arena.cgroup_backend import (
 )
 from lab.arena.cgroup_scene import CLIENTS
 from lab.arena.node import Node, Requests
-from lab.arena.scenario import Scenario, ServicePod, SpinnerPod, constant
+from lab.arena.scenario import BOUNDED_TIMEOUT_SECONDS, Scenario, ServicePod, SpinnerPod, constant
 from lab.arena.sim_world import CycleOutcome, outcome_of
 from lab.cgroup_stage import usable_cpus
 from runtime.errors import TrimtabError
@@ -62,6 +62,7 @@ _SETTLING_CYCLES: Final = 3
 """Not measured: connections are made, and caches filled."""
 
 _ENOUGH_REQUESTS: Final = 8
+_FEWEST_POINTS: Final = 3
 _SIMULATED_SEEDS: Final = 15
 """The simulated P99 is the median of so many runs, so that the chance of one is not taken for the model's."""
 
@@ -100,7 +101,9 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 class Validation(msgspec.Struct, frozen=True, kw_only=True):
     """The whole comparison. `ratios_by_load` is the median over profiles of kernel P99 to simulated P99, by the API's
-    requests a second, and `ratios_by_profile` over the loads.
+    requests a second, and `ratios_by_profile` over the loads. `rank_correlation_below_timeout` leaves out the points
+    where both P99s are the clients' time-out, which agree whatever the model is worth: there were `points_at_timeout`.
+    None where too few are left.
     """
 
     rank_correlation: float
@@ -114,6 +117,8 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
     client_overhead_ms: float
     kernel: str
     seed: int
+    rank_correlation_below_timeout: float | None = None
+    points_at_timeout: int = 0
 
 
 def grid_scenario(rate_per_second: float, cpus: int) -> Scenario:
@@ -144,28 +149,34 @@ def grid_scenario(rate_per_second: float, cpus: int) -> Scenario:
 
 
 def costs_of(run: Fixed, nominal: RequestCosts) -> Costs:
-    """What requests came to in a run; a class of which too few ended to tell costs what it should."""
+    """What requests came to in a run; a pod of which too few were answered to tell costs what it should. Who gave up
+    waiting has cost the client as much as another, and the pod next to nothing: no work is done for those.
+    """
 
-    def per_request(pod: str, ended: int, otherwise: float) -> float:
+    def per_request(pod: str, count: int, otherwise: float) -> float:
         used = sum(cycle[pod] for cycle in run.cpu_seconds)
-        return used / ended if ended >= _ENOUGH_REQUESTS else otherwise
+        return used / count if count >= _ENOUGH_REQUESTS else otherwise
 
-    api, web = (sum(outcome.ended[name] for outcome in run.outcomes) for name in ("latency-critical", "default"))
+    api, web = (sum(answered[pod] for answered in run.answered) for pod in ("api", "web"))
     return Costs(
         api_seconds=per_request("api", api, _API_WORK_SECONDS),
         web_seconds=per_request("web", web, _WEB_WORK_SECONDS),
-        client_seconds=per_request(CLIENTS, api + web, nominal.client_seconds),
+        client_seconds=per_request(CLIENTS, sum(map(_ended, run.outcomes)), nominal.client_seconds),
     )
+
+
+def _ended(outcome: CycleOutcome) -> int:
+    return outcome.ended["latency-critical"] + outcome.ended["default"]
 
 
 def slowness(run: Fixed, costs: Costs) -> list[float]:
     """How dear requests were in each cycle, against their mean over the run: above 1 where the machine was slow. By
-    CPU counters and counts of requests alone; 1 where too few ended to tell.
+    CPU counters and counts of requests alone; 1 where too few were answered to tell.
     """
     found = []
-    for outcome, used in zip(run.outcomes, run.cpu_seconds, strict=True):
-        api, web = outcome.ended["latency-critical"], outcome.ended["default"]
-        expected = api * (costs.api_seconds + costs.client_seconds) + web * (costs.web_seconds + costs.client_seconds)
+    for outcome, answered, used in zip(run.outcomes, run.answered, run.cpu_seconds, strict=True):
+        api, web = answered["api"], answered["web"]
+        expected = api * costs.api_seconds + web * costs.web_seconds + _ended(outcome) * costs.client_seconds
         ratio = (used["api"] + used["web"] + used[CLIENTS]) / expected if api + web >= _ENOUGH_REQUESTS else 1.0
         found.append(min(_MOST_SLOWNESS, max(1.0 / _MOST_SLOWNESS, ratio)))
     return found
@@ -228,6 +239,22 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     return statistics.correlation(ranks(one), ranks(other))
 
 
+def below_timeout(points: Sequence[Point]) -> list[Point]:
+    """The points where kernel or simulator had a P99 below the time-out."""
+    limit_ms = BOUNDED_TIMEOUT_SECONDS * 1000.0
+    return [point for point in points if min(point.kernel_p99_ms, point.simulated_p99_ms) < limit_ms]
+
+
+def rank_correlation_below_timeout(points: Sequence[Point]) -> float | None:
+    """Of those points; None for fewer than three, or all alike."""
+    kernel, model = (
+        [getattr(p, name) for p in below_timeout(points)] for name in ("kernel_p99_ms", "simulated_p99_ms")
+    )
+    if len(kernel) < _FEWEST_POINTS or len(set(kernel)) == 1 or len(set(model)) == 1:
+        return None
+    return rank_correlation(kernel, model)
+
+
 def ratios_by(points: Sequence[Point], key: str) -> dict[str, float]:
     """The median of kernel to simulated P99 for each value of a field of the points."""
     groups: dict[str, list[float]] = {}
@@ -246,6 +273,11 @@ def table(found: Validation) -> str:
         for p in sorted(found.points, key=lambda p: (p.rate_per_second, list(PROFILES).index(p.profile)))
     ]
     lines.append(f"rank correlation of P99 over {len(found.points)} points: {found.rank_correlation:.3f}")
+    if found.rank_correlation_below_timeout is not None:
+        lines.append(
+            f"without the {found.points_at_timeout} points at the time-out on both:"
+            f" {found.rank_correlation_below_timeout:.3f}"
+        )
     paused_seconds = sum(point.paused_seconds for point in found.points)
     lines.append(
         f"with what was due while the machine itself stood still ({paused_seconds:.0f} s in all):"
@@ -320,6 +352,8 @@ async def validate(cycles: int, seed: int, run_dir: Path) -> Validation:
         client_overhead_ms=nominal.client_seconds * 1000.0,
         kernel=os.uname().release,
         seed=seed,
+        rank_correlation_below_timeout=rank_correlation_below_timeout(points),
+        points_at_timeout=len(points) - len(below_timeout(points)),
     )
 
 

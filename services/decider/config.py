@@ -23,7 +23,7 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
 
     profiles: dict[str, dict[str, Weight]] = {}  # noqa: RUF012 - msgspec copies an empty default per struct
     """Profiles by name, as weights by class; only ratios count. A class left out gets the weight of `default`, or
-    `weights.min_weight`. Empty: a grid of about twelve, made for the configured classes."""
+    `weights.min_weight`. Empty: a grid of about fifteen, made for the configured classes."""
 
     exploration: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.3
     """Multiplies the width of a belief in an arm's score (LinUCB's alpha). 0.3: about the noise of one reward on its
@@ -31,7 +31,7 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
 
     epsilon: Ratio = 0.05
     """Probability of a uniform draw among the allowed arms. 0.05: one cycle in 20, enough for off-policy estimates
-    with a dozen arms, and the mask keeps it harmless while an objective is missed."""
+    with fifteen arms. It is drawn only while every objective is kept, among what `caution` pays for."""
 
     discount: Annotated[float, Meta(ge=0.5, le=1.0)] = 0.995
     """Weight of a lesson relative to the one after it. 0.995: half is forgotten after 138 lessons, some 12 minutes of
@@ -55,8 +55,8 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
     itself, larger blurs the edge beyond which an objective is missed."""
 
     context_features: tuple[str, ...] = ()
-    """Features that the model sees beside the bias. Empty: `need` and `lost` of each latency class and `present` of each
-    throughput class. Each one adds a copy of the arms' terms (13 by default) to what must be learned."""
+    """Features that the model sees beside the bias. Empty: `need` and `lost` of each latency class and `present` of
+    each throughput class. Each one adds a copy of the arms' terms (16 by default) to what must be learned."""
 
     caution: Ratio = 0.1
     """Part of what is earned that exploring may lose while every objective is kept (0-1). 0.1: a tenth. 0: nothing is

@@ -147,13 +147,15 @@ class DeciderService:
         if objection is not None:
             self._metrics.rejected.labels(objection).inc()
             return
-        before = self._policy.updates
+        before, refused = self._policy.updates, self._policy.rejected.total()
         with self._context.metrics.step.labels("learn").time():
             self._policy.learn(reward.features, arm, reward.value)
         if self._policy.updates > before:
             self._metrics.updates.labels(self._policy.name).inc()
-        else:
+        elif self._policy.rejected.total() > refused:
             self._metrics.rejected.labels("not_usable").inc()
+        else:
+            self._metrics.rejected.labels("after_move").inc()  # heeded, but no lesson: the work of the weights before
 
     def _objection(self, reward: Reward, arm: Arm) -> str | None:
         """Why a reward of an arm of this name teaches nothing about it, or None."""

@@ -9,6 +9,7 @@ from runtime.lifecycle import Context
 from schemas.messages import Actuation, State
 from services.guard.config import GuardConfig
 from services.guard.core.breaker import Breaker
+from services.guard.core.excuses import Excuses
 from services.guard.core.past import BREAKER_OPENED, BreakerPast
 from services.guard.core.regression import Evidence, Regression, find_regression
 from services.guard.cycles import Cycle
@@ -122,8 +123,11 @@ class Aftermath:
                 floor_ratio=self._config.regression_floor_ratio,
                 wait_ratio=self._config.regression_wait_ratio,
                 min_requests=self._config.min_requests,
-                lost_ratio=self._config.regression_lost_ratio,
-            importances={name: spec.importance for name, spec in self._context.shared.classes.items() if spec.kind == "latency"},
+                excuses=Excuses(
+                    self._context.shared.classes,
+                    self._config.regression_lost_ratio,
+                    node_wide=cycle.verdict is not None and cycle.verdict.canary_ratio is None,
+                ),
             )
 
     async def _conclude(self, cycle: Cycle, evidence: Evidence, regression: Regression | None) -> None:

@@ -37,13 +37,14 @@ class GuardConfig(Section, frozen=True, kw_only=True):
     """Rise of a class's P99 over its snapshot that rolls a change back. 0.2: twenty per cent."""
 
     regression_floor_ratio: Ratio = 1.0
-    """P99s below this part of the class's objective are never called a regression. 0: every rise counts. A service at
-    a tenth of its objective gains nothing from rollbacks of its noise: then set 0.5."""
+    """P99s below this part of the class's objective are never called a regression. 1: only a P99 above the objective
+    counts, since the rises below it are mostly noise, and each needless rollback counts for the breaker
+    (docs/adr/0017-what-a-rollback-is-for.md). 0: every rise counts."""
 
     regression_lost_ratio: Ratio = 0.9
-    """Part of a class's requests over its objective above which a rise of its P99 is no regression: it can hardly miss
-    its objective more, and whoever gives another class what is lost on it must not be rolled back for that. 1: every
-    rise counts."""
+    """Part of a class's requests over its objective above which a rise of its P99 is no regression. 0.9: it can hardly
+    miss its objective more, and whoever gives another class what is lost on it must not be rolled back for that. 1:
+    no class counts as lost."""
 
     regression_wait_ratio: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.3
     """Rise of a class's wait for CPU, as a part of the time, that rolls a change back where pressure judges it. 0.3: a

@@ -1,6 +1,7 @@
 """The breaker: pages that tell of a P99 that rises with every change, and a guard that is killed in each of its states."""
 
 import itertools
+import json
 import os
 import signal
 from pathlib import Path
@@ -16,6 +17,9 @@ _ROLLBACKS = 2
 _TRIALS = 2
 _REQUESTS = 400
 """Requests that every look finds more than the one before."""
+
+_WORSE = {"latency-critical": 100, "default": 100, "batch": 10_000}
+"""The only profile there is: by it both services lose to batch."""
 
 _SECONDS = (0.01, *(0.5 * 2**step for step in range(20)))
 """How long requests take at most: with originals, and after so many changes."""
@@ -229,6 +233,10 @@ def _flags(run_dir: Path) -> tuple[str, ...]:
         f"guard.rollbacks_to_open={_ROLLBACKS}",
         f"guard.cool_down_seconds={COOL_DOWN_SECONDS}",
         f"guard.trial_seconds={TRIAL_SECONDS}",
+        # Every change takes from who gets slower: a class that was given more would be excused for its load.
+        "decider.policy=static",
+        "decider.static_profile=worse",
+        f"decider.profiles={json.dumps({'worse': _WORSE})}",
         # These pages come from the suite's own process, which has much to do beside: time for its answers.
         "loop.tick_seconds=2.0",
         "loop.settle_seconds=0.8",

@@ -1,6 +1,7 @@
 """A scenario on the real kernel: played by the five services, whole rows, and every weight as it was."""
 
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -9,32 +10,30 @@ from lab.arena.cgroup_backend import play
 
 pytestmark = pytest.mark.kernel
 
+_CYCLES = 18
+_TICK_SECONDS = 1.5
 
-@pytest.mark.timeout(500)
-async def test_a_steered_run_beats_the_requests_and_leaves_nothing_behind(sandbox, tmp_path):
+
+@pytest.mark.timeout(400)
+async def test_a_steered_run_leaves_the_requests_behind_for_the_better_and_no_group(sandbox, tmp_path):
     root = sandbox.base
-    sandbox.remove()  # each run opens one of its own under the same name; the fixture told that it can
+    sandbox.remove()  # the run opens one of its own under the same name; the fixture told that it can
     scenario = scenarios.named("mislabelled")
-    found = {}
-    for policy in ("request-derived", "static:100:10:1"):
-        folder = tmp_path / policy.replace(":", "-")
-        row, curves = await play(scenario, policy, 1, 20, 2.0, folder)
-        assert (row.scenario, row.queue, row.policy, row.seed, row.cycles) == ("mislabelled", "bounded", policy, 1, 20)
-        for figures in (curves.scores, curves.p99_lc_ms, curves.batch_share, curves.arms, curves.outcomes):
-            assert len(figures) == 20
-        assert row.score == pytest.approx(sum(curves.scores) / 20, abs=1e-4)
-        assert -1.5 <= row.score <= 0.3
-        assert None not in {row.violation_lc, row.violation_default, row.p99_lc_ms, row.p99_default_ms}
-        assert 0.0 < row.batch_share <= 1.0
-        assert row.batch_cpu_seconds > 0.0
-        assert not list(Path(root).glob("trimtab-demo-*"))
-        found[policy] = row, curves
-    held, steered = found["request-derived"], found["static:100:10:1"]
-    assert held[0].changes_per_minute == 0.0
-    assert set(held[1].arms) == {"request-derived"}
-    assert held[0].violation_lc > 0.9
-    assert steered[0].changes_per_minute > 0.0
-    assert "applied" in steered[1].outcomes
-    assert "given" in steered[1].arms
-    assert steered[0].violation_lc < held[0].violation_lc
-    assert steered[0].score > held[0].score
+    row, curves = await play(scenario, "static:100:10:1", 1, _CYCLES, _TICK_SECONDS, tmp_path)
+    assert not list(Path(root).glob("trimtab-demo-*"))
+    assert (row.scenario, row.queue, row.policy, row.cycles) == ("mislabelled", "bounded", "static:100:10:1", _CYCLES)
+    for figures in (curves.scores, curves.p99_lc_ms, curves.batch_share, curves.arms, curves.outcomes):
+        assert len(figures) == _CYCLES
+    assert row.score == pytest.approx(sum(curves.scores) / _CYCLES, abs=1e-4)
+    assert None not in {row.violation_lc, row.violation_default, row.p99_lc_ms, row.p99_lc_settled_ms}
+    shares = (row.batch_share, row.batch_share_settled, row.services_share_settled, row.clients_share_settled)
+    assert all(0.0 < share < 1.0 for share in (*shares, row.agent_share_settled))
+    assert sum(shares[1:]) + row.agent_share_settled <= 1.05  # counters and the clock are not read as one
+    assert row.batch_cpu_seconds > 0.0
+    # The agent is told to steer once the load is there, and may move fourfold at a time.
+    assert curves.arms[0] == "request-derived"
+    assert set(curves.arms[-5:]) == {"given"}
+    assert row.changes_per_minute > 0.0
+    assert "applied" in curves.outcomes
+    assert curves.scores[0] < -0.9
+    assert fmean(curves.scores[-5:]) > curves.scores[0]

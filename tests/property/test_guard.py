@@ -7,15 +7,16 @@ from fractions import Fraction
 from itertools import combinations
 
 import msgspec
-from hypothesis import event, example, given, settings
+from hypothesis import assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from schemas.canary import is_canary
 from schemas.messages import Command, Contention, State, Verdict
 from schemas.profile import on_profile_scale
 from schemas.runs import Runs
-from schemas.settings import WeightSettings
+from schemas.settings import DEFAULT_CLASSES, WeightSettings
 from services.guard.core.change_budget import ChangeBudget
+from services.guard.core.excuses import Excuses
 from services.guard.core.regression import compare, find_regression
 from services.guard.core.rules import RULES, WATCHABLE, Bounds, Situation, judge
 from services.guard.core.state_age import StateAges
@@ -270,6 +271,127 @@ def test_a_change_is_kept_only_if_no_class_got_worse_and_all_were_seen_again_by_
             assert now is not None
             assert now.judged_by == "latency"
             assert now.latency.p99_seconds <= was.latency.p99_seconds * 1.2
+
+
+# ---- excuses: what a decider that means harm could hide behind ----
+
+over_ratios = st.none() | st.sampled_from([0.0, 0.01, 0.05, 0.11, 0.5, 0.91, 1.0]) | st.floats(0.0, 1.0)
+excusable = st.builds(
+    lambda over, p99, pods, weight, requests, judged_by: class_state(
+        pods=pods,
+        weight=weight,
+        judged_by=judged_by,
+        waited_ratio=0.2,
+        objective_pressure_ratio=0.1,
+        latency=latency(p99, requests=requests, over_ratio=over),
+    ),
+    over_ratios,
+    st.floats(0.001, 10.0),
+    st.integers(0, 3),
+    st.none() | st.integers(0, 10_000),
+    st.sampled_from([0, 50, 500]),
+    st.sampled_from(["latency", "latency", "latency", "pressure", None]),
+)
+LATENCY_CLASSES = (CRITICAL, DEFAULT, "gold")
+importances = st.sampled_from([0.1, 0.4, 0.5, 0.9, 1.0])
+weights_of_four = st.tuples(*[st.integers(100, 10_000)] * 4)
+usual_pods = st.just((1, 1, 1, 1)) | st.tuples(*[st.integers(1, 3)] * 4)
+
+
+@st.composite
+def takings(draw):
+    """A class that keeps its objective, and a change of class weights alone that takes from its part and makes its P99
+    exceed the objective of 0.1 s and its own by more than a fifth; whatever all others show, before and after.
+    """
+    settings_of = {
+        name: msgspec.structs.replace(DEFAULT_CLASSES[DEFAULT], importance=draw(importances))
+        for name in LATENCY_CLASSES
+    }
+    settings_of[BATCH] = DEFAULT_CLASSES[BATCH]
+    pods = draw(usual_pods)
+    less, more = sorted((draw(weights_of_four), draw(weights_of_four)), key=lambda four: four[0] / sum(four))
+    assume(less[0] * sum(more) < more[0] * sum(less))
+    before, then = (
+        {
+            name: msgspec.structs.replace(draw(excusable), pods=count, weight=weight)
+            for name, count, weight in zip(settings_of, pods, weights, strict=True)
+        }
+        for weights in (more, less)
+    )
+    p99 = draw(st.floats(0.001, 1.0))
+    risen = max(0.1, p99 * 1.2) * draw(st.floats(1.001, 100.0))
+    kept = latency(p99, over_ratio=draw(st.floats(0.0, 0.01)))
+    missed = latency(risen, over_ratio=draw(over_ratios))
+    before[CRITICAL] = msgspec.structs.replace(before[CRITICAL], latency=kept, judged_by="latency")
+    then[CRITICAL] = msgspec.structs.replace(then[CRITICAL], latency=missed, judged_by="latency")
+    return settings_of, before, then
+
+
+def judged(settings_of, before, then, **fields):
+    return find_regression(
+        state(classes=before),
+        state(classes=then),
+        limit_ratio=0.2,
+        floor_ratio=1.0,
+        wait_ratio=0.3,
+        min_requests=100,
+        excuses=Excuses(settings_of, **{"lost_ratio": 0.9, **fields}),
+    )
+
+
+@given(takings())
+@settings(deadline=None, max_examples=600)
+def test_the_most_important_class_that_keeps_its_objective_cannot_be_starved_whatever_the_others_show(taking):
+    settings_of, before, then = taking
+    settings_of[CRITICAL] = msgspec.structs.replace(settings_of[CRITICAL], importance=1.0)
+    evidence, _ = judged(settings_of, before, then)
+    assert evidence == "regressed"
+
+
+@given(takings())
+@settings(deadline=None, max_examples=600)
+def test_no_class_that_keeps_its_objective_is_starved_but_for_a_more_important_one_in_need_that_gets_half(taking):
+    settings_of, before, then = taking
+    evidence, _ = judged(settings_of, before, then)
+    event(evidence)
+    if evidence == "regressed":
+        return
+    assert evidence == "unknown"
+    part_of, now = (
+        {name: Fraction(seen.weight, sum(each.weight for each in look.values())) for name, seen in look.items()}
+        for look in (before, then)
+    )
+    gained = sum(
+        max(Fraction(0), now[name] - part_of[name])
+        for name in LATENCY_CLASSES
+        if settings_of[name].importance > settings_of[CRITICAL].importance
+        and (before[name].latency.over_ratio or 0.0) > 0.1
+    )
+    assert float(gained) >= 0.5 * float(part_of[CRITICAL] - now[CRITICAL]) - 1e-9
+
+
+@given(takings())
+@settings(deadline=None, max_examples=300)
+def test_in_a_canary_nothing_but_having_been_lost_excuses(taking):
+    assert judged(*taking, node_wide=False)[0] == "regressed"
+
+
+@given(
+    st.fixed_dictionaries({CRITICAL: excusable}, optional={DEFAULT: excusable, BATCH: excusable}),
+    st.dictionaries(st.sampled_from(KNOWN), excusable),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=400)
+def test_an_excuse_only_ever_turns_a_regression_into_not_knowing(before, then, node_wide):
+    counts_all = {"limit_ratio": 0.2, "floor_ratio": 0.0, "wait_ratio": 0.3, "min_requests": 20}
+    strict, worst = find_regression(state(classes=before), state(classes=then), **counts_all)
+    excuses = Excuses(DEFAULT_CLASSES, 0.9, node_wide=node_wide)
+    evidence, found = find_regression(state(classes=before), state(classes=then), **counts_all, excuses=excuses)
+    event(f"{strict} {evidence}")
+    if strict != "regressed":
+        assert (evidence, found) == (strict, worst)
+    else:
+        assert evidence in ("regressed", "unknown")
 
 
 # ---- the service, under any order of messages ----

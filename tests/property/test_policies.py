@@ -164,6 +164,56 @@ def test_mask_offers_what_is_beyond_a_step_only_where_nothing_is_within(case):
         assert "step" not in result.reasons.values()
 
 
+def same_by_names(a, b):
+    """Equal ratios between the same classes, as it is written down plainly."""
+    if a.keys() != b.keys():
+        return False
+    lowest_a, lowest_b = min(a.values(), default=1), min(b.values(), default=1)
+    return all(abs(a[name] * lowest_b / (b[name] * lowest_a) - 1.0) <= ROUNDING_RATIO for name in a)
+
+
+def same_arms_by_names(case):
+    """Which arm is in force, and which arms repeat it or another, by plain comparison of each with each."""
+    present = [name for name in case.specs if case.states.get(name, ClassState()).pods > 0]
+    weights = case.current or {}
+    moves = [arm for arm in case.arms if arm.weights is not None]
+    in_force = None
+    if weights and all(name in weights for name in present):
+        fits = [arm for arm in moves if same_by_names(over_names(arm, present), {n: weights[n] for n in present})]
+        exact = [arm for arm in fits if same_by_names(over_names(arm, weights), weights)]
+        in_force = next(iter(exact or fits), None)
+    kept, repeats = [over_names(in_force or HOLD, present)], []
+    for arm in (arm for arm in moves if arm is not in_force):
+        meaning = over_names(arm, present)
+        if any(same_by_names(meaning, other) for other in kept):
+            repeats.append(arm.name)
+        else:
+            kept.append(meaning)
+    return in_force, repeats
+
+
+def over_names(arm, names):
+    return {name: arm.weights[name] for name in names if name in arm.weights} if arm.weights else {}
+
+
+near = st.tuples(*[st.sampled_from([100, 101, 102, 200, 202, 204, 1000, 1009, 1010, 1011])] * 3)
+alike = st.lists(near, min_size=1, max_size=8).map(
+    lambda found: (*(Arm(f"p{i}", dict(zip(NAMES, w, strict=True))) for i, w in enumerate(found)), HOLD)
+)
+
+
+@untimed
+@given(case=cases, near_arms=alike, here=near, is_near=st.booleans())
+def test_mask_finds_the_arm_in_force_and_repeats_as_plain_comparison_does(case, near_arms, here, is_near):
+    case = case._replace(left=None, mode="active")
+    if is_near:
+        case = case._replace(arms=near_arms, current=dict(zip(NAMES, here, strict=True)))
+    in_force, repeats = same_arms_by_names(case)
+    result = case.masked()
+    assert result.allowed[0] is (in_force or HOLD)
+    assert [name for name, reason in result.reasons.items() if reason == "same"] == repeats
+
+
 @untimed
 @given(
     scores=st.dictionaries(st.text(min_size=1, max_size=4), st.floats(-5, 5), min_size=1, max_size=15),
@@ -265,9 +315,13 @@ offered_arms = st.sets(st.sampled_from(range(len(GRID))), min_size=1).map(lambda
 )
 def test_no_number_whatever_breaks_a_policy(name, lessons, asked, offered):
     policy = make_policy(DeciderConfig(policy=name), Shared())
+    unfit = 0  # the default policy heeds a move out of trouble, and learns no model from it
     for features, arm, reward in lessons:
+        refused = policy.rejected.total()
         policy.learn(features, arm, reward)
-    assert policy.updates + policy.rejected.total() == len(lessons)
+        if name == "linucb" and policy.rejected.total() == refused:
+            unfit += not policy.policy.teaches(features, arm)
+    assert policy.updates + policy.rejected.total() + unfit == len(lessons)
     choice = policy.decide(asked, offered, random.Random(1))
     assert all(math.isfinite(score) for score in choice.scores.values())
     assert set(choice.propensities) == set(choice.scores) == {arm.name for arm in offered}
@@ -276,6 +330,51 @@ def test_no_number_whatever_breaks_a_policy(name, lessons, asked, offered):
     policy.load(decode_snapshot(encode_snapshot(policy.save())))
     asked = {name: value for name, value in asked.items() if value is not None}
     assert policy.decide(asked, offered, random.Random(1)) == choice
+
+
+outlook_feature = st.sampled_from(
+    [
+        "moved",
+        *(f"{name}.{word}" for name in ("latency-critical", "default") for word in ("need", "lost", "rescue")),
+        "latency-critical.over_ratio",
+        "default.over_ratio",
+        "latency-critical.weight_log",
+        "default.present",
+    ]
+)
+situation = st.dictionaries(outlook_feature, st.sampled_from([0.0, 0.05, 0.3, 1.0]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    case=cases,
+    asked=situation,
+    lessons=st.lists(st.tuples(situation, st.sampled_from(GRID), st.floats(-1.0, 1.0)), max_size=8),
+    is_warm=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_whatever_is_seen_the_default_policy_takes_from_no_class_that_the_mask_protects(
+    case, asked, lessons, is_warm, seed
+):
+    policy = make_policy(DeciderConfig(warm_start=is_warm, epsilon=0.3, caution=0.5), Shared())
+    for features, arm, reward in lessons:
+        policy.learn(features, arm, reward)
+    lost = {name for name in NAMES if asked.get(f"{name}.lost", 0.0) > 0.0}
+    more = {"settings": case.specs, "limits": LIMITS, "changes_left": case.left, "mode": case.mode, "lost": lost}
+    offered = mask(case.arms, case.current, case.states, **more).allowed
+    choice = policy.decide(asked, offered, random.Random(seed))
+    assert set(choice.propensities) == {arm.name for arm in offered}
+    assert math.isclose(math.fsum(choice.propensities.values()), 1.0, abs_tol=1e-9)
+    assert choice.propensity == choice.propensities[choice.arm] > 0.0
+    names = known_present(case.current, case.states)
+    violated = [name for name in case.specs if name in names and name not in lost]
+    violated = [name for name in violated if is_violated(case.states[name], case.specs[name])]
+    violated.sort(key=lambda name: -case.specs[name].importance)
+    taken = next(arm for arm in offered if arm.name == choice.arm)
+    if violated and taken is not offered[0]:
+        first = violated[0]
+        floor = (1.0 - ROUNDING_RATIO) * case.current[first] / sum(case.current[name] for name in names)
+        assert taken.weights[first] / sum(taken.weights[name] for name in names) >= floor
 
 
 @untimed

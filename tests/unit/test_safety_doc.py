@@ -9,7 +9,12 @@ import pytest
 from tests.mutants import MUTANTS, REPOSITORY, Mutant, find, run_tests, try_out
 
 TEXT = (REPOSITORY / "docs/safety.md").read_text(encoding="utf-8")
-TITLES = {**{f"I{number}": f"I{number}" for number in range(1, 9)}, "breaker": "The breaker", "orders": "Orders"}
+TITLES = {
+    **{f"I{number}": f"I{number}" for number in range(1, 9)},
+    "breaker": "The breaker",
+    "excuses": "Excuses",
+    "orders": "Orders",
+}
 INVARIANTS = list(TITLES)
 _ALL_SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 SECTIONS: dict[str, str] = {name: _ALL_SECTIONS[title] for name, title in TITLES.items()}

@@ -18,8 +18,12 @@ OURS: Final = ("trimtab", "trimtab-cold")
 class Line:
     """One policy in one scenario. Ratios are 0-1, means over the seeds; `worst_shortfall` is the worst of the seeds and
     `plateau_cycle` their median. `over_baseline` and `over_static` are differences of scores, paired by seed. The grid
-    searches' own lines have a score and nothing else. `recovered` is how much of the way from the latency-critical P99
-    with request-derived weights to that of the service alone was gone; known where `alone` was played.
+    searches' own lines have a score and nothing else.
+
+    `recovered` is how much of the way from the latency-critical P99 with request-derived weights to that of the service
+    alone was gone; known where `alone` was played. `batch_kept` is what batch had of what the load left: of all that
+    batch, services and clients had under request-derived weights together, less what services and clients have under
+    this policy. Both, as all `_settled`, are of the second halves of the runs.
     """
 
     scenario: str
@@ -41,6 +45,12 @@ class Line:
     worst_shortfall: float | None = None
     plateau_cycle: float | None = None
     recovered: float | None = None
+    p99_lc_settled_ms: float | None = None
+    batch_share_settled: float | None = None
+    services_share_settled: float | None = None
+    clients_share_settled: float | None = None
+    agent_share_settled: float | None = None
+    batch_kept: float | None = None
 
     @property
     def is_search(self) -> bool:
@@ -73,7 +83,7 @@ def summarise(results: Results) -> tuple[Line, ...]:
             _line([row for row in rows if row.policy == policy], baseline, static)
             for policy in dict.fromkeys(row.policy for row in rows)
         ]
-        lines += _with_recovery(ours)
+        lines += _with_settled(ours)
         if best:
             per_phase = [found.per_phase_score for found in best.values()]
             lines.append(Line(scenario, queue, BEST_STATIC, mean_interval(list(static.values()))))
@@ -102,18 +112,42 @@ def _line(rows: Sequence[Row], baseline: dict[int, float], static: dict[int, flo
         over_static=_over(rows, static),
         worst_shortfall=max(row.worst_shortfall for row in rows),
         plateau_cycle=_middle([row.plateau_cycle for row in rows]),
+        p99_lc_settled_ms=_mean(rows, lambda row: row.p99_lc_settled_ms),
+        batch_share_settled=_mean(rows, lambda row: row.batch_share_settled),
+        services_share_settled=_mean(rows, lambda row: row.services_share_settled),
+        clients_share_settled=_mean(rows, lambda row: row.clients_share_settled),
+        agent_share_settled=_mean(rows, lambda row: row.agent_share_settled),
     )
 
 
-def _with_recovery(lines: Sequence[Line]) -> list[Line]:
-    p99 = {line.policy: line.p99_lc_ms for line in lines}
-    start, goal = p99.get(BASELINE), p99.get(ALONE)
-    if start is None or goal is None or start <= goal:
+def _with_settled(lines: Sequence[Line]) -> list[Line]:
+    """The lines with what takes two to tell: a policy beside the baseline and the service alone."""
+    by_policy = {line.policy: line for line in lines}
+    baseline, alone = by_policy.get(BASELINE), by_policy.get(ALONE)
+    if baseline is None or alone is None:
         return list(lines)
     return [
-        line if line.p99_lc_ms is None else replace(line, recovered=(start - line.p99_lc_ms) / (start - goal))
+        replace(line, recovered=_recovered(line, baseline, alone), batch_kept=_batch_kept(line, baseline))
         for line in lines
     ]
+
+
+def _recovered(line: Line, baseline: Line, alone: Line) -> float | None:
+    start, goal, here = baseline.p99_lc_settled_ms, alone.p99_lc_settled_ms, line.p99_lc_settled_ms
+    if start is None or goal is None or here is None or start <= goal:
+        return None
+    return (start - here) / (start - goal)
+
+
+def _batch_kept(line: Line, baseline: Line) -> float | None:
+    if line.policy == ALONE or line.batch_share_settled is None or baseline.batch_share_settled is None:
+        return None
+    left = baseline.batch_share_settled + _load(baseline) - _load(line)
+    return line.batch_share_settled / left if left > 0.0 else None
+
+
+def _load(line: Line) -> float:
+    return (line.services_share_settled or 0.0) + (line.clients_share_settled or 0.0)
 
 
 def _over(rows: Sequence[Row], others: dict[int, float]) -> Interval | None:
@@ -153,12 +187,17 @@ COLUMNS: Final = (
 )
 """What the table on a terminal shows."""
 
+SETTLED: Final = "settled P99 ms"
 RECOVERED: Final = "P99 recovered"
+KEPT: Final = "batch of what is left"
+AGENT: Final = "agent CPU"
 
 
 def columns_of(lines: Sequence[Line]) -> tuple[str, ...]:
-    """The columns, with what was recovered where that is known."""
-    return (*COLUMNS, RECOVERED) if any(line.recovered is not None for line in lines) else COLUMNS
+    """The columns, with what the second halves tell where `alone` was played."""
+    if all(line.recovered is None for line in lines):
+        return COLUMNS
+    return (*COLUMNS, SETTLED, RECOVERED, KEPT, AGENT)
 
 
 def cells(line: Line) -> dict[str, str | None]:
@@ -177,7 +216,10 @@ def cells(line: Line) -> dict[str, str | None]:
         "rollbacks": _rounded(line.rollbacks),
         "regret [95 %]": None if line.regret_static is None else str(line.regret_static),
         "worst shortfall": percent(line.worst_shortfall),
+        SETTLED: milliseconds(line.p99_lc_settled_ms),
         RECOVERED: percent(line.recovered),
+        KEPT: percent(line.batch_kept),
+        AGENT: percent(line.agent_share_settled),
     }
 
 

@@ -116,7 +116,9 @@ def _grid(shared: Shared) -> list[Arm]:
     if others:
         patterns += [dict.fromkeys(latency, 3) | dict.fromkeys(leaders, 4)]
         patterns += [dict.fromkeys(leaders, level) | dict.fromkeys(others, 1) for level in (3, 4)]
-        patterns += [dict.fromkeys(leaders, low) | dict.fromkeys(others, high) for low, high in ((2, 3), (3, 4), (2, 4))]
+        patterns += [
+            dict.fromkeys(leaders, low) | dict.fromkeys(others, high) for low, high in ((2, 3), (3, 4), (2, 4))
+        ]
     else:
         patterns += [dict.fromkeys(latency, level - 1) | {name: level} for name in leaders[:4] for level in (2, 3)]
     if latency:

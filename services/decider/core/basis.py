@@ -50,15 +50,22 @@ class Basis:
         gram = self._kernel(self._profiles) + JITTER * np.eye(len(self._profiles))
         self._whiten = np.linalg.inv(np.linalg.cholesky(gram))
         self.size = 1 + len(self._profiles)
+        self._known = {arm.name: (arm.weights, self._place(arm, {})) for arm in profiles if arm.weights is not None}
 
     def terms(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
         """One row of `size` terms per arm; the squared norm of a row is 2 at a profile and less between them."""
-        kernel = self._kernel(self.places(arms, features))
-        return np.hstack([np.ones((len(arms), 1)), (self._whiten @ kernel).T])
+        return self.describe(arms, features)[0]
 
     def squared_decades(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
         """Squared distance of each arm from the centre, in decades²."""
-        return cast("Floats", np.square(self.places(arms, features) - self._centre).sum(axis=1))
+        return self.describe(arms, features)[1]
+
+    def describe(self, arms: Sequence[Arm], features: Mapping[str, float]) -> tuple[Floats, Floats]:
+        """Both of these at once."""
+        places = self.places(arms, features)
+        terms = np.ones((len(arms), self.size))
+        terms[:, 1:] = (self._whiten @ self._kernel(places)).T
+        return terms, cast("Floats", np.square(places - self._centre).sum(axis=1))
 
     def places(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
         """One row per arm, one column per axis, in decades above the base.
@@ -66,9 +73,13 @@ class Basis:
         `hold` lies where the weights are now, by the features `<class>.weight_log`. A class that is absent by
         `<class>.present` lies at the centre, since its weight does nothing.
         """
-        rows = np.array([self._place(arm, features) for arm in arms])
+        rows = np.array([self._place_now(arm, features) for arm in arms])
         absent = [features.get(f"{name}.present", 1.0) <= 0.0 for name in self.axes]
         return np.where(absent, self._centre, rows)
+
+    def _place_now(self, arm: Arm, features: Mapping[str, float]) -> list[float]:
+        weights, place = self._known.get(arm.name, (None, []))
+        return place if weights is not None and weights == arm.weights else self._place(arm, features)
 
     def _place(self, arm: Arm, features: Mapping[str, float]) -> list[float]:
         logs = {name: self._log10(name, arm, features) for name in (*self.axes, *([self.base] if self.base else []))}

@@ -8,8 +8,6 @@ alone: it goes to zero as lessons come in. P is added anew in every solve and ne
 seen for long returns to the prior, not to infinity (RV-03).
 """
 
-from typing import cast
-
 import numpy as np
 import numpy.typing as npt
 
@@ -17,7 +15,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Belief:
-    """About rewards of vectors of `size` numbers. `precision` is P (symmetric, positive), `weights` are u."""
+    """About rewards of vectors of `size` numbers. `precision` is P (symmetric, positive), `weights` are u.
+
+    A vector is terms ⊗ context: what is asked is asked of many terms in one context.
+    """
 
     def __init__(self, precision: Floats, weights: Floats, discount: float) -> None:
         self.size = len(weights)
@@ -36,6 +37,7 @@ class Belief:
         self.gram_squared = self.discount**2 * self.gram_squared + outer
         self.moment = self.discount * self.moment + vector * reward
         self._solved = None
+        self._solve()  # now, when nobody waits for a decision
 
     def forget(self, kept_ratio: float) -> None:
         """All lessons so far count `kept_ratio` as much as before (0-1)."""
@@ -49,16 +51,28 @@ class Belief:
         self.gram, self.gram_squared, self.moment = gram, gram_squared, moment
         self._solved = None
 
-    def about(self, vectors: Floats) -> tuple[Floats, Floats]:
-        """Mean and width for each row."""
-        weights, covariance = self._solve()
-        variances = np.einsum("ad,ad->a", vectors @ covariance, vectors)
-        return vectors @ weights, np.sqrt(np.maximum(variances, 0.0))
+    def expect(self, terms: Floats, context: Floats) -> Floats:
+        """The mean for each row of terms, in this context."""
+        weights, _ = self._solve()
+        return terms @ (weights.reshape(-1, len(context)) @ context)
+
+    def about(self, terms: Floats, context: Floats) -> tuple[Floats, Floats]:
+        """Mean and width for each row of terms, in this context.
+
+        All x = terms ⊗ context share the context, so the covariance is contracted with it once for both its sides: that
+        leaves as many rows and columns as there are terms, and is the only work on a matrix of `size`.
+        """
+        _, covariance = self._solve()
+        count, names = terms.shape[1], len(context)
+        once = (covariance.reshape(-1, names) @ context).reshape(count, names, count)
+        twice = once.transpose(0, 2, 1) @ context
+        variances = np.einsum("ai,ai->a", terms @ twice, terms)
+        return self.expect(terms, context), np.sqrt(np.maximum(variances, 0.0))
 
     def _solve(self) -> tuple[Floats, Floats]:
         """Weights and covariance. V has no eigenvalue below P's, so its inverse is bounded whatever was learned."""
         if self._solved is None:
             inverse = np.linalg.inv(self.precision + self.gram)
             covariance = inverse @ (self.precision + self.gram_squared) @ inverse
-            self._solved = cast("Floats", inverse @ (self._pull + self.moment)), cast("Floats", covariance)
+            self._solved = inverse @ (self._pull + self.moment), covariance
         return self._solved

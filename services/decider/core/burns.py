@@ -20,36 +20,37 @@ _ROUNDING: Final = 0.02
 
 
 class Shares:
-    """What part of the class weights a class has, among those with pods."""
+    """What part (0-1) of the class weights each class has, now and at an arm, by one moment's features: among the
+    classes that are `present`.
 
-    def __init__(self, classes: Mapping[str, ClassSettings]) -> None:
-        self._classes = classes
+    `now` is what is in force, `latency` are all latency classes.
+    """
+
+    def __init__(self, classes: Mapping[str, ClassSettings], features: Mapping[str, float]) -> None:
         self.latency = tuple(name for name, spec in classes.items() if spec.kind == "latency")
-
-    def now(self, features: Mapping[str, float]) -> dict[str, float]:
-        """In force, by the features `<class>.weight_log`, for the classes that are `present`."""
-        present = [name for name in self._classes if features.get(f"{name}.present", 1.0) > 0.0]
+        present = [name for name in classes if features.get(f"{name}.present", 1.0) > 0.0]
         weights = {name: 100.0 ** features.get(f"{name}.weight_log", 0.0) for name in present}
-        return {name: weight / sum(weights.values()) for name, weight in weights.items()}
+        total = sum(weights.values())
+        self.now: dict[str, float] = {name: weight / total for name, weight in weights.items()}
 
-    def of(self, arm: Arm, features: Mapping[str, float]) -> dict[str, float]:
+    def of(self, arm: Arm) -> dict[str, float]:
         """At an arm's weights, for the same classes; what is in force for `hold`."""
-        now = self.now(features)
         if arm.weights is None:
-            return now
-        total = sum(arm.weights.get(name, 0) for name in now) or 1
-        return {name: arm.weights.get(name, 0) / total for name in now}
+            return self.now
+        weights = [arm.weights.get(name, 0) for name in self.now]
+        total = sum(weights) or 1
+        return {name: weight / total for name, weight in zip(self.now, weights, strict=True)}
 
-    def are_in_force(self, arm: Arm, features: Mapping[str, float]) -> bool:
+    def are_of(self, arm: Arm) -> bool:
         """Whether an arm's weights are those in force, up to rounding."""
-        now, then = self.now(features), self.of(arm, features)
-        return all(abs(then[name] - part) <= _ROUNDING * part for name, part in now.items())
+        then = self.of(arm)
+        return all(abs(then[name] - part) <= _ROUNDING * part for name, part in self.now.items())
 
-    def giving_more(self, name: str, features: Mapping[str, float], arms: Sequence[Arm]) -> list[Arm]:
+    def giving_more(self, name: str, arms: Sequence[Arm]) -> list[Arm]:
         """The arms that give a class a clearly larger part than it has, the largest last."""
-        now = self.now(features).get(name, 1.0)
-        parts = [(self.of(arm, features).get(name, 0.0), arm) for arm in arms]
-        return [arm for part, arm in sorted(parts, key=lambda pair: pair[0]) if part > now * _CLEARLY]
+        now = self.now.get(name, 1.0)
+        parts = sorted(((self.of(arm).get(name, 0.0), arm) for arm in arms), key=lambda pair: pair[0])
+        return [arm for part, arm in parts if part > now * _CLEARLY]
 
 
 class Burns:
@@ -59,33 +60,46 @@ class Burns:
         self._arms = {arm.name: arm for arm in arms if arm.weights is not None}
         self._left = dict.fromkeys(self._arms, 0.0)
         self._next = dict.fromkeys(self._arms, LESSONS)
+        self._asked: Shares | None = None
+        self._limits: list[tuple[tuple[str, float], ...]] = []
         self.size = 2 * len(self._arms)
 
     def burn(self, arm: Arm) -> None:
-        """The arm has done harm."""
+        """The arm has done harm. Nothing is kept of an arm that was not given at construction."""
+        self._asked = None
         if arm.name in self._left:
             self._left[arm.name] = self._next[arm.name]
             self._next[arm.name] = min(MOST_LESSONS, 2.0 * self._next[arm.name])
 
     def pass_time(self) -> None:
         """One lesson has passed."""
+        self._asked = None
         self._left = {name: max(0.0, left - 1.0) for name, left in self._left.items()}
 
     def forbid(self, features: Mapping[str, float], arm: Arm, shares: Shares) -> bool:
-        """Whether an arm that burnt would have taken from latency classes, and this one gives none of them more."""
-        now, own = shares.now(features), shares.of(arm, features)
-        for name, left in self._left.items():
-            if left <= 0.0:
-                continue
-            burnt = shares.of(self._arms[name], features)
-            taken_from = [
-                cls
+        """Whether an arm does no better than a burnt one: where that would now take from latency classes that are not
+        lost, it gives none of them more.
+        """
+        if self._asked is not shares:  # many arms are asked about at one moment
+            self._asked, self._limits = shares, self._limits_at(features, shares)
+        if not self._limits:
+            return False
+        own = shares.of(arm)
+        return any(all(own[name] <= most for name, most in limits) for limits in self._limits)
+
+    def _limits_at(self, features: Mapping[str, float], shares: Shares) -> list[tuple[tuple[str, float], ...]]:
+        """For each burnt arm that would take from classes now: what one must give more than, to at least one."""
+        found = []
+        for name in (name for name, left in self._left.items() if left > 0.0):
+            burnt = shares.of(self._arms[name])
+            limits = tuple(
+                (cls, burnt[cls] * _CLEARLY)
                 for cls in shares.latency
-                if cls in now and burnt[cls] * _CLEARLY < now[cls] and features.get(f"{cls}.lost", 0.0) <= 0.0
-            ]
-            if taken_from and all(own[cls] <= burnt[cls] * _CLEARLY for cls in taken_from):
-                return True
-        return False
+                if cls in burnt and burnt[cls] * _CLEARLY < shares.now[cls] and features.get(f"{cls}.lost", 0.0) <= 0.0
+            )
+            if limits:
+                found.append(limits)
+        return found
 
     def save(self) -> list[float]:
         """Left and next of each arm, flat in the arms' order."""
@@ -93,5 +107,6 @@ class Burns:
 
     def load(self, numbers: Sequence[float]) -> None:
         """The inverse of `save`."""
+        self._asked = None
         for name, left, following in zip(self._arms, numbers[::2], numbers[1::2], strict=True):
             self._left[name], self._next[name] = left, following

@@ -23,7 +23,9 @@ LEAST_EARNED: Final = 0.05
 
 @dataclass
 class Caution:
-    """`share` of what is earned may be lost by exploring (0-1). `budget` is what is left, at most `most`, in rewards."""
+    """`share` is the part of what is earned that exploring may lose (0-1), `budget` what is left of that, in rewards,
+    from -`most` to `most`.
+    """
 
     share: float
     most: float = 1.0

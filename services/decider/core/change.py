@@ -48,9 +48,10 @@ class ChangeDetector:
         if lessons > 0.0:
             test._x_mean = stats.Mean()
             test._x_mean.update(mean, lessons)
-            test._sum_increase, test._sum_decrease, test._min_increase, test._max_decrease = sums
+            test._sum_increase, test._sum_decrease, test._min_increase, highest = sums
+            test._max_decrease = highest  # type: ignore[assignment] # River starts it at an int
         self._test = test
 
 
 def _fresh() -> drift.PageHinkley:
-    return drift.PageHinkley(min_instances=MIN_LESSONS, delta=SLACK, threshold=THRESHOLD)  # type: ignore[no-untyped-call] # River
+    return drift.PageHinkley(min_instances=MIN_LESSONS, delta=SLACK, threshold=THRESHOLD)

@@ -15,7 +15,8 @@ profile scale. Reasons, in the order in which they are tried:
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -27,6 +28,9 @@ from services.decider.core.policy import HOLD, Arm
 
 ROUNDING_RATIO: Final = 0.01
 """Weights are integers of at least 100 in the default scale: two of them closer than 1 % are one weight, rounded."""
+
+_Meaning: TypeAlias = tuple[int, ...]
+"""Weights of certain classes in turn."""
 
 
 class Masked(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +86,8 @@ def mask(
     if changes_left is not None and changes_left <= 0:
         drop("rate", moves)
     drop("same", _duplicates(moves, in_force, present))
-    drop("no_harm", _harmful(moves, current, {name: seen for name, seen in classes.items() if name not in lost}, settings))
+    savable = {name: seen for name, seen in classes.items() if name not in lost}
+    drop("no_harm", _harmful(moves, current, savable, settings))
     far = [arm for arm in moves if not _is_within_step(arm, current, limits)]
     if len(far) < len(moves):
         drop("step", far)
@@ -93,34 +98,49 @@ def _over(weights: Mapping[str, int] | None, names: Iterable[str]) -> dict[str, 
     return {name: weights[name] for name in names if name in weights} if weights else {}
 
 
-def _is_same(a: Mapping[str, int], b: Mapping[str, int]) -> bool:
+def _meaning(weights: Mapping[str, int] | None, names: Sequence[str]) -> _Meaning:
+    """The weights of these classes in turn, 0 for one that is not among them."""
+    return tuple([weights.get(name, 0) for name in names]) if weights else (0,) * len(names)
+
+
+def _is_same(a: _Meaning, b: _Meaning) -> bool:
     """Equal ratios between the same classes, up to rounding."""
-    if a.keys() != b.keys():
-        return False
-    lowest_a, lowest_b = min(a.values(), default=1), min(b.values(), default=1)
-    return all(abs(a[name] * lowest_b / (b[name] * lowest_a) - 1.0) <= ROUNDING_RATIO for name in a)
+    lowest_a, lowest_b = min(filter(None, a), default=1), min(filter(None, b), default=1)
+    for of_a, of_b in zip(a, b, strict=True):
+        if of_a and of_b:
+            if abs(of_a * lowest_b / (of_b * lowest_a) - 1.0) > ROUNDING_RATIO:
+                return False
+        elif of_a or of_b:
+            return False
+    return True
 
 
 def _arm_in_force(arms: Sequence[Arm], weights: Mapping[str, int], present: Sequence[str]) -> Arm | None:
     """The arm whose weights are in force for the present classes; of several the one that fits the absent too."""
     if not all(name in weights for name in present) or not weights:
         return None
-    fitting = [arm for arm in arms if _is_same(_over(arm.weights, present), _over(weights, present))]
-    exact = [arm for arm in fitting if _is_same(_over(arm.weights, weights), weights)]
+    now, everywhere = _meaning(weights, present), tuple(weights)
+    fitting = [arm for arm in arms if _is_same(_meaning(arm.weights, present), now)]
+    exact = [arm for arm in fitting if _is_same(_meaning(arm.weights, everywhere), tuple(weights.values()))]
     return next(iter(exact or fitting), None)
 
 
 def _duplicates(arms: Sequence[Arm], in_force: Arm | None, present: Sequence[str]) -> list[Arm]:
     """All but one of the arms that mean the same to the present classes, and all that mean what is in force."""
-    kept = [_over((in_force or HOLD).weights, present)]
-    dropped = []
-    for arm in arms:
-        meaning = _over(arm.weights, present)
-        if any(_is_same(meaning, other) for other in kept):
-            dropped.append(arm)
-        else:
+    stay = _meaning((in_force or HOLD).weights, present)
+    repeats = _repeats(stay, tuple([_meaning(arm.weights, present) for arm in arms]))
+    return [arm for arm, is_repeat in zip(arms, repeats, strict=True) if is_repeat]
+
+
+@lru_cache(maxsize=64)  # arms are the same every cycle, and classes come and go seldom
+def _repeats(stay: _Meaning, meanings: tuple[_Meaning, ...]) -> tuple[bool, ...]:
+    """For each meaning whether it is that of staying or of one before it that is no repeat itself."""
+    kept, found = [stay], []
+    for meaning in meanings:
+        found.append(any(_is_same(meaning, other) for other in kept))
+        if not found[-1]:
             kept.append(meaning)
-    return dropped
+    return tuple(found)
 
 
 def _is_within_step(arm: Arm, current: Mapping[str, int], limits: WeightSettings) -> bool:

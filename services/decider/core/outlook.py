@@ -4,14 +4,19 @@ A state shows one window. Whether a class is short of CPU or beyond help, and ho
 only over several. From the states' features alone, so that a recorded stream gives the same outlook again.
 
 `<class>.need`: part of the node's CPUs that a latency class used when it last kept its objective; while it misses it,
-that or what it uses now, whichever is more. It tells load from backlog: a backlog uses more, but is no need.
-`<class>.lost`: 1 while no weights can save the class: for `PATIENCE` states in a row more than half of its requests
-missed the objective, its latency was not falling (then it is catching up), and it had nearly the largest share of the
-weights that any profile gives it, or all the CPU it would take. It ends when fewer miss it, when a class that gained
-from it is lost as well, and to be tried anew after a while that doubles each time.
-`<class>.rescue`: 1 for the most important latency class, not lost, of which for RESCUE_AFTER states more than half of
-the requests missed the objective, its latency not falling, and that some profile gives a clearly larger share.
-`moved`: 1 if the weights are not those of the state before, so that what is seen is still the weights before.
+or its latency is not known, the most that it used since. It tells load from backlog, which uses more but is no need.
+`<class>.lost`: 1 while no weights can save the class. It becomes lost when it had enough (below), more than half of its
+requests were late and its latency did not fall, for as many states in a row as patience asks; a state that is neither
+well nor that bad counts a quarter, one right after a move neither adds nor clears. It is lost no more when it is well
+or its latency is not known, when another one is lost too (who was given up first was given up in vain), and to be tried
+anew after a while that doubles each time.
+`<class>.rescue`: 1 for the most important of the latency classes that are not lost and of which more than half of the
+requests were late, without falling, for RESCUE_AFTER states; unless it has enough.
+`moved`: 1 if the weights are not those of the state before, so that what is seen is still the work of those.
+
+A class has enough at NEAR_RATIO of the largest share of the weights that any profile gives it. One that was lost once
+is hopeless: while no other is lost, its fair part among the latency classes is enough, so that it is not rescued at the
+others' cost again; until more than that has helped it after all. When a class is lost, the others are its heirs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +27,7 @@ from schemas.settings import ClassSettings
 from services.decider.core.policy import Arm
 
 PATIENCE: Final = 2
-"""States in a row, after the one that still shows the weights before the last step: one may be a burst."""
+"""States in a row in which a class must be late with enough before it is lost: one may be a burst."""
 
 BLIND_PATIENCE: Final = 8
 """The same where the latency is beyond what can be seen: histograms end, most at ten seconds, and then tell the same
@@ -46,16 +51,21 @@ WELL_RATIO: Final = 0.1
 """Part of the requests up to which a class is well enough: what a burst of arrivals does in two seconds."""
 
 _HALF_BAD: Final = 0.25
-"""What a state between the two counts for."""
+"""What a state between MISSED_RATIO and WELL_RATIO counts for: four of them are one."""
 
 FALLING: Final = 0.03
 """Fall of `latency_log` from one state to the next that counts as catching up: about 15 % of the latency."""
 
 RETRY_STATES: Final = 120
 MOST_RETRY_STATES: Final = 960
+"""States after which a lost class is tried anew: ten minutes at the 5 s tick, twice as long each time, at most 80."""
 
 _MOVED: Final = 0.002
-_NEARLY, _CLEARLY = 0.9, 1.1
+"""Of `weight_log`, which is 0.5 per decade: 1 % of a weight, as rounding to whole weights makes it."""
+
+_NEARLY: Final = 0.9
+_CLEARLY: Final = 1.1
+"""Of the fair part: what still counts as having it, and what is more than it beyond rounding."""
 
 
 def outlook_names(classes: Mapping[str, ClassSettings]) -> tuple[str, ...]:
@@ -66,6 +76,10 @@ def outlook_names(classes: Mapping[str, ClassSettings]) -> tuple[str, ...]:
 
 @dataclass
 class _Memory:
+    """Of one latency class. `late` and `bad` count states towards `rescue` and `lost`, `since` those since it was lost,
+    `retry` those after which it is tried anew. `latency` is the last one known.
+    """
+
     need: float = 0.0
     late: int = 0
     bad: float = 0.0
@@ -80,7 +94,7 @@ class _Memory:
 
 @dataclass
 class Outlook:
-    """Fed with every state's features in turn, `see` answers the names above. Bounded: a few numbers a class."""
+    """Fed with every state's features in turn, `see` answers with `outlook_names`. Bounded: a few numbers a class."""
 
     classes: Mapping[str, ClassSettings]
     arms: Sequence[Arm]
@@ -95,7 +109,7 @@ class Outlook:
         self._memories = {name: _Memory() for name in ranked}
 
     def see(self, features: Mapping[str, float]) -> dict[str, float]:
-        """The outlook after this state; without features (another schema) nothing is known and nothing is lost."""
+        """The outlook after this state. Without features (another schema) nothing is known, and nothing stays lost."""
         weights = tuple(features.get(f"{name}.weight_log", 0.0) for name in self.classes)
         moved = self._weights is not None and any(
             abs(a - b) > _MOVED for a, b in zip(weights, self._weights, strict=True)
@@ -143,7 +157,7 @@ class Outlook:
             return
         share, fair, most = self._share(name, features)
         if was_late and is_known and is_well and share > fair * _CLEARLY:
-            memory.hopeless = False  # more than its fair part has helped it after all
+            memory.hopeless = False
         enough = fair * _NEARLY if memory.hopeless and not self.lost() else NEAR_RATIO * most
         memory.has_enough = share >= enough
         if is_well or is_falling or not memory.has_enough:

@@ -59,7 +59,7 @@ class WarmStart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def read_warm_start(model: str, path: Path = PRIOR_FILE) -> WarmStart | None:
-    """The prior of the file if it is for this model; None for another model or without a file. ValueError if damaged."""
+    """The prior of the file if it is for this model; None for another or without a file. ValueError if damaged."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:

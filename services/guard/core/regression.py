@@ -7,17 +7,13 @@ is compared by how long it waited; one that is judged by another signal after th
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from schemas.messages import ClassState, JudgedBy, Latency, State
+from services.guard.core.excuses import Excuses
 
 _ROUNDING = 1e-9
-_CLEARLY = 0.02
-_CLEARLY_LESS = 0.05
-_LOOKS = 2
-_IN_NEED = 0.1
 
 Evidence: TypeAlias = Literal["keep", "regressed", "unknown"]
 
@@ -64,14 +60,13 @@ def find_regression(
     floor_ratio: float,
     wait_ratio: float,
     min_requests: int,
-    lost_ratio: float = 1.0,
-    importances: Mapping[str, float] | None = None,
+    excuses: Excuses | None = None,
 ) -> tuple[Evidence, Regression | None]:
-    """The worst regression over all classes with an objective, or what else the evidence says.
+    """The worst regression over all classes with an objective that nothing excuses, or what else the evidence says.
 
     `keep` needs at least one class that says so and none that is unknown while it had requests (or a known wait, where
     pressure judges it) before: a class that vanished with its requests speaks for nothing, an idle one does not stand
-    in the way.
+    in the way. What is excused (core/excuses.py) is unknown; without `excuses` nothing is.
     """
     worst: Regression | None = None
     said: set[Evidence] = set()
@@ -83,27 +78,22 @@ def find_regression(
         elif then.objective_seconds is not None:
             old, new = then.latency.p99_seconds, now.latency.p99_seconds if now is not None else None
             evidence = _compare_latencies(then, now, limit_ratio, floor_ratio, min_requests)
-            if evidence == "regressed" and (then.latency.over_ratio or 0.0) > lost_ratio:
-                evidence = "unknown"  # it could hardly miss its objective more than it did before
-            if evidence == "regressed" and _was_given_more(name, before, after):
-                evidence = "unknown"  # more CPU makes nobody slower: it is the load
-            if evidence == "regressed" and _yielded(name, before, after, importances or {}):
-                evidence = "unknown"  # what it lost went to one that comes first and was in need
+            if evidence == "regressed" and excuses is not None and excuses.find(name, before, after) is not None:
+                evidence = "unknown"
             counts = then.latency.requests > 0
         else:
             continue
         if evidence != "unknown" or counts:
             said.add(evidence)
-        if evidence != "regressed" or old is None or new is None:
-            continue
-        found = Regression(name, old, new, then.judged_by or "latency")
-        if worst is None or found.times > worst.times:
-            worst = found
-    if worst is not None and _is_a_good_trade(before, after, importances or {}):
-        return "unknown", None
+        if evidence == "regressed" and old is not None and new is not None:
+            worst = _worse(worst, Regression(name, old, new, then.judged_by or "latency"))
     if worst is not None:
         return "regressed", worst
     return ("keep", None) if said == {"keep"} else ("unknown", None)
+
+
+def _worse(worst: Regression | None, found: Regression) -> Regression:
+    return found if worst is None or found.times > worst.times else worst
 
 
 def _compare_latencies(
@@ -119,41 +109,6 @@ def _compare_latencies(
     if evidence == "keep" and now.latency.silent_pods > then.latency.silent_pods:
         return "unknown"  # who does not answer any more is not among the good numbers
     return evidence
-
-
-def _is_a_good_trade(before: State, after: State, importances: Mapping[str, float]) -> bool:
-    """Whether the classes together miss their objectives clearly less than before, weighed by importance: one class got
-    slower so that another is served at all, and taking that back would be the greater harm.
-    """
-    sums = [0.0, 0.0]
-    for name, importance in importances.items():
-        seen = [state.classes[name].latency.over_ratio for state in (before, after) if name in state.classes]
-        if len(seen) < _LOOKS or seen[0] is None or seen[1] is None:
-            continue
-        sums = [sums[0] + importance * seen[0], sums[1] + importance * seen[1]]
-    return sums[1] < sums[0] - _CLEARLY_LESS
-
-
-def _yielded(name: str, before: State, after: State, importances: Mapping[str, float]) -> bool:
-    """Whether a more important class that missed its objective was given more."""
-    return any(
-        importance > importances.get(name, math.inf)
-        and other in before.classes
-        and (before.classes[other].latency.over_ratio or 0.0) > _IN_NEED
-        and _was_given_more(other, before, after)
-        for other, importance in importances.items()
-    )
-
-
-def _was_given_more(name: str, before: State, after: State) -> bool:
-    """Whether the class's part of the class weights is larger than before; False where a weight is not known."""
-    parts = []
-    for state in (before, after):
-        weights = {cls: seen.weight for cls, seen in state.classes.items() if seen.pods > 0 and seen.weight is not None}
-        if name not in weights:
-            return False
-        parts.append(weights[name] / sum(weights.values()))
-    return parts[1] > parts[0] * (1.0 + _CLEARLY)
 
 
 def _compare_waits(then: ClassState, now: ClassState | None, limit_ratio: float) -> Evidence:

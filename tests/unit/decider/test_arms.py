@@ -19,21 +19,24 @@ def by_name(arms):
     return {arm.name: arm.weights for arm in arms}
 
 
-def test_default_classes_get_a_dozen_named_profiles_and_hold_last():
+def test_default_classes_get_fifteen_named_profiles_and_hold_last():
     arms = build_arms(SHARED, {})
     assert [arm.name for arm in arms] == [
         "lc1-d1-b1",
         "lc3-d3-b1",
         "lc10-d10-b1",
-        "lc3-d1-b1",
+        "lc32-d32-b1",
+        "lc100-d100-b1",
         "lc10-d3-b1",
         "lc32-d10-b1",
         "lc100-d10-b1",
-        "lc10-d1-b1",
+        "lc100-d32-b1",
         "lc32-d3-b1",
         "lc100-d3-b1",
+        "lc10-d32-b1",
+        "lc32-d100-b1",
+        "lc10-d100-b1",
         "lc1-d1-b3",
-        "lc1-d1-b10",
         "hold",
     ]
     assert by_name(arms)["lc10-d3-b1"] == weights(1000, 316, 100)
@@ -84,17 +87,17 @@ def test_throughput_classes_alone_are_each_favoured():
 
 
 @pytest.mark.parametrize(
-    "limits",
+    ("limits", "count"),
     [
-        WeightSettings(max_step_ratio=1.5),
-        WeightSettings(max_weight=200),
-        WeightSettings(min_weight=1),
-        WeightSettings(min_weight=3000),
+        (WeightSettings(max_step_ratio=1.5), 15),
+        (WeightSettings(max_weight=200), 3),
+        (WeightSettings(min_weight=1), 15),
+        (WeightSettings(min_weight=3000), 3),
     ],
 )
-def test_grid_keeps_bounds_and_steps(limits):
+def test_grid_keeps_bounds_and_steps(limits, count):
     profiles = build_arms(Shared(weights=limits), {})[:-1]
-    assert len(profiles) >= 4
+    assert len(profiles) == count
     for arm in profiles:
         assert min(arm.weights.values()) == limits.min_weight
         assert max(arm.weights.values()) <= limits.max_weight

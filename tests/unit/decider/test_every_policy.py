@@ -156,7 +156,8 @@ def test_deciding_changes_nothing_that_is_learned(policy, features, arms):
 
 def test_updates_count_the_lessons(policy, features, arms):
     assert policy.updates == 0
-    assert teach(policy, features, arms, lessons=7).updates == 7
+    calm = features | {f"{name}.over_ratio": 0.0 for name in DEFAULT_CLASSES}
+    assert teach(policy, calm, arms, lessons=7).updates == 7
 
 
 def test_saved_policy_goes_on_as_if_never_stopped(policy, features, arms):

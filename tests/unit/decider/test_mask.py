@@ -36,7 +36,7 @@ def test_all_is_allowed_while_the_weights_are_unknown():
 
 def test_from_equal_weights_only_one_half_decade_is_reachable():
     result = masked(weights(100, 100, 100))
-    assert [arm.name for arm in result.allowed] == ["lc1-d1-b1", "lc3-d3-b1", "lc3-d1-b1", "lc1-d1-b3"]
+    assert [arm.name for arm in result.allowed] == ["lc1-d1-b1", "lc3-d3-b1", "lc1-d1-b3"]
     assert result.reasons["lc10-d3-b1"] == "step"
     assert result.reasons["hold"] == "stay"
 
@@ -72,20 +72,20 @@ def test_spent_change_budget_leaves_hold_between_arms():
 
 
 def test_one_change_left_is_enough_to_move():
-    assert "lc3-d1-b1" in allowed(weights(100, 100, 100), changes_left=1)
+    assert "lc3-d3-b1" in allowed(weights(100, 100, 100), changes_left=1)
 
 
 def test_frozen_mode_offers_no_change():
     result = masked(weights(100, 100, 100), mode="frozen")
     assert [arm.name for arm in result.allowed] == ["lc1-d1-b1"]
-    assert result.reasons["lc3-d1-b1"] == "frozen"
+    assert result.reasons["lc3-d3-b1"] == "frozen"
 
 
 def test_violated_class_is_never_given_a_smaller_share():
     result = masked(weights(1000, 316, 100), {LC: SLOW, D: FINE, B: ClassState(pods=3)})
-    assert result.reasons["lc3-d1-b1"] == "no_harm"
+    assert result.reasons["lc3-d3-b1"] == "no_harm"
     assert result.reasons["lc10-d10-b1"] == "no_harm"
-    assert [arm.name for arm in result.allowed] == ["lc10-d3-b1", "lc32-d10-b1", "lc10-d1-b1", "lc32-d3-b1"]
+    assert [arm.name for arm in result.allowed] == ["lc10-d3-b1", "lc32-d10-b1", "lc32-d3-b1"]
 
 
 def test_kept_objectives_mask_no_exploration():
@@ -120,8 +120,8 @@ def test_most_important_violated_class_never_yields():
 def test_arms_that_differ_only_in_absent_classes_are_one():
     classes = {LC: FINE, D: FINE, B: ClassState(pods=0)}
     result = masked({LC: 316, D: 100}, classes)
-    assert result.allowed[0].name == "lc3-d1-b1"
-    assert result.reasons["lc10-d3-b1"] == "same"
+    assert result.allowed[0].name == "lc10-d3-b1"
+    assert result.reasons["lc32-d10-b1"] == "same"
     shares = [arm.weights[LC] / arm.weights[D] for arm in result.allowed]
     assert len({round(share, 1) for share in shares}) == len(shares)
 
@@ -143,13 +143,28 @@ def test_node_without_pods_leaves_nothing_to_decide():
 def test_class_that_just_appeared_without_a_weight_masks_nothing_by_it():
     result = masked({LC: 100, D: 100}, CALM)
     assert result.allowed[0] is HOLD
-    assert "lc1-d1-b10" in {arm.name for arm in result.allowed}
+    assert "lc1-d1-b3" in {arm.name for arm in result.allowed}
 
 
 def test_the_fraction_of_requests_decides_for_the_mask_as_it_does_for_the_reward():
     kept = ClassState(pods=1, latency=Latency(over_ratio=0.0, p99_seconds=0.3, saturated=("p99",)))
     result = masked(weights(1000, 316, 100), {LC: kept, D: FINE, B: ClassState(pods=3)})
     assert "no_harm" not in result.reasons.values()
+
+
+# ---- a class that no weights can save ----
+
+
+def test_lost_class_yields_to_all_others():
+    both_slow = {LC: SLOW, D: SLOW, B: ClassState(pods=1)}
+    arms = (
+        Arm("here", weights(1000, 1000, 100)),
+        Arm("lc", weights(1000, 316, 100)),
+        Arm("d", weights(316, 1000, 100)),
+    )
+    assert allowed(weights(1000, 1000, 100), both_slow, arms) == ["here", "lc"]
+    assert allowed(weights(1000, 1000, 100), both_slow, arms, lost={LC}) == ["here", "d"]
+    assert allowed(weights(1000, 1000, 100), both_slow, arms, lost={LC, D}) == ["here", "lc", "d"]
 
 
 # ---- a class that its ceiling judges ----
@@ -166,7 +181,7 @@ def test_a_class_that_waits_above_its_ceiling_is_never_given_a_smaller_share():
     seen = {LC: waited(0.101), D: FINE, B: ClassState(pods=3)}
     pressure_says = masked(weights(1000, 316, 100), seen, settings=WITH_CEILING)
     assert pressure_says == latency_says
-    assert pressure_says.reasons["lc3-d1-b1"] == "no_harm"
+    assert pressure_says.reasons["lc3-d3-b1"] == "no_harm"
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.0, None])

@@ -10,7 +10,7 @@ from schemas.subjects import message_id, subject, subject_of
 from services.decider.config import DeciderConfig
 from services.decider.service import DeciderService
 from tests.support import builders
-from tests.support.builders import BATCH, CRITICAL, DEFAULT, NODE, class_state, state, verdict
+from tests.support.builders import BATCH, CRITICAL, DEFAULT, NODE, batch_state, class_state, state, verdict
 from tests.support.harness import Harness, harness
 
 ARM = "lc10-d3-b1"
@@ -66,7 +66,7 @@ async def test_a_hold_that_was_chosen_says_that_nothing_better_is_known():
 
 async def test_a_hold_that_was_drawn_says_so():
     between = state(classes={name: class_state(weight=weight) for name, weight in ((CRITICAL, 150), (BATCH, 100))})
-    settings = {"decider.epsilon": 1.0, "decider.seed": 1}
+    settings = {"decider.policy": "epsilon-greedy", "decider.epsilon": 1.0, "decider.seed": 1}
     async with harness("decider", DeciderConfig, DeciderService, settings) as made:
         for cycle in range(1, 60):
             await made.inject(msgspec.structs.replace(between, cycle=cycle))
@@ -113,6 +113,48 @@ async def test_what_must_not_be_learned_is_not_and_says_why(decider, fields, rea
     assert updates(decider) == 0
     if reason is not None:
         assert decider.metric("trimtab_decider_rejected_rewards_total", reason=reason) == 1
+
+
+async def test_a_move_out_of_trouble_is_told_apart_from_broken_numbers(decider):
+    await decider.inject(reward(features={f"{CRITICAL}.over_ratio": 0.5}))
+    assert updates(decider) == 0
+    assert decider.metric("trimtab_decider_rejected_rewards_total", reason="after_move") == 1
+
+
+async def test_an_action_carries_what_was_remembered_of_the_states_before(decider):
+    late = {f"{CRITICAL}.over_ratio": 0.9, f"{CRITICAL}.latency_missing": 0.0, f"{CRITICAL}.cpu_ratio": 0.4}
+    late |= {f"{name}.present": 1.0 for name in (CRITICAL, DEFAULT, BATCH)}
+    for cycle in (1, 2):
+        await decider.inject(state(cycle=cycle, features=late))
+    first, second = decider.sent(Action)
+    assert set(first.context) == {"moved"} | {
+        f"{n}.{w}" for n in (CRITICAL, DEFAULT) for w in ("need", "lost", "rescue")
+    }
+    assert (first.context[f"{CRITICAL}.need"], first.context[f"{CRITICAL}.rescue"]) == (0.4, 0.0)
+    assert second.context[f"{CRITICAL}.rescue"] == 1.0
+
+
+async def test_features_of_another_schema_are_not_remembered(decider):
+    late = {f"{CRITICAL}.over_ratio": 0.9, f"{CRITICAL}.latency_missing": 0.0, f"{CRITICAL}.cpu_ratio": 0.4}
+    for cycle in (1, 2):
+        await decider.inject(state(cycle=cycle, features=late, features_schema="f1-000000000000"))
+    assert not any(decider.sent(Action)[-1].context.values())
+
+
+async def test_a_class_that_is_lost_is_protected_by_the_mask_no_more(decider):
+    """Nine states with a latency that cannot be seen, with all the weight that latency-critical can get."""
+    late = {f"{CRITICAL}.over_ratio": 1.0, f"{CRITICAL}.latency_missing": 0.0, f"{CRITICAL}.weight_log": 1.0}
+    late |= {f"{name}.present": 1.0 for name in (CRITICAL, DEFAULT, BATCH)}
+    slow = builders.latency(0.5, over_ratio=1.0)
+    classes = {
+        CRITICAL: class_state(weight=10_000, latency=slow),
+        DEFAULT: class_state(weight=316),
+        BATCH: batch_state(),
+    }
+    for cycle in range(1, 10):
+        await decider.inject(state(cycle=cycle, features=late, classes=classes))
+    masks = ["no_harm" in action.masked.values() for action in decider.sent(Action)]
+    assert masks == [True] * 7 + [False] * 2
 
 
 async def test_a_hold_is_learned_without_weights(decider):

@@ -56,6 +56,15 @@ async def test_a_whole_cycle_is_rewarded_when_it_was_seen_again():
         assert len(made.sent(Reward)) == 1
 
 
+async def test_the_features_of_a_reward_are_the_state_s_and_what_the_decider_remembered():
+    async with rewarder() as made:
+        await made.inject(state(), action(context={"latency-critical.lost": 0.5}), verdict(), actuation())
+        await made.advance(SETTLE)
+        await made.inject(after(state(), features={"bias": 0.0}))
+        (reward,) = made.sent(Reward)
+        assert reward.features == {**EXAMPLE_FEATURES, "latency-critical.lost": 0.5}
+
+
 async def test_a_cycle_of_a_class_without_any_latency_is_rewarded_by_its_wait():
     settings = {f"classes.{CRITICAL}.objective_pressure_ratio": 0.1}
     async with rewarder(settings) as made:

@@ -65,6 +65,7 @@ def test_ms_03_a_unknown_fields_are_ignored_inside_too():
 
 def test_ms_03_b_an_old_writer_without_an_optional_field_leaves_its_default():
     assert decode_as(changed("verdict", changes_left=..., deadline=...), Verdict).deadline is None
+    assert decode_as(recorded("action"), Action).context == {}
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,7 @@ def test_ms_03_f_messages_carry_weights_unchecked_so_that_the_guard_must_look(we
     ("build", "where"),
     [
         (lambda x: Action(**IDENTITY, policy="p", arm="a", propensity=x), "Action.propensity"),
+        (lambda x: Action(**IDENTITY, policy="p", arm="a", context={"lost": x}), "Action.context.lost"),
         (lambda x: Reward(**IDENTITY, outcome="joined", terms={"moving": 0.0, "broken": x}), "Reward.terms.broken"),
         (
             lambda x: State(**IDENTITY, phase="before", classes={"batch": ClassState(latency=Latency(p99_seconds=x))}),

@@ -1,13 +1,17 @@
 """What is pure about playing on real cgroups: rates for these CPUs, what records and messages come to, policies by name."""
 
+import signal
+
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from lab.arena import cgroup_backend, scenarios
 from lab.arena.cgroup_backend import decider_of, play
-from lab.arena.cgroup_loads import count_at, most_at_once, own_work_ms, scaled, schedule_text
+from lab.arena.cgroup_loads import beside_clients, count_at, most_at_once, own_work_ms, scaled, schedule_text
 from lab.arena.cgroup_pauses import outside
-from lab.arena.cgroup_records import told_of, windows_of
+from lab.arena.cgroup_records import settled_share, told_of, windows_of
+from lab.arena.episode import summary
 from lab.arena.scenario import Curve, Scenario, ServicePod, SpinnerPod, constant
 from lab.arena.sim_world import outcome_of
 from lab.cgroup_sandbox import SandboxUnavailable
@@ -66,11 +70,27 @@ def test_on_half_the_cpus_rates_halve_and_processes_round_up():
         ),
         SpinnerPod(name="batch", cls="batch", request_millicpu=4000, processes=steep),
     )
-    found = scaled(Scenario(name="s", text="t", pods=pods), 1)
+    whole = Scenario(name="s", text="t", pods=pods, objectives={"latency-critical": 0.075, "default": 0.15})
+    found = scaled(whole, 1)
     assert found.cores == 1
     assert found.pods[0].rate == Curve(((0.0, 15.0), (100.0, 100.0)), "linear", 200.0)
     assert found.pods[0].work_seconds == 0.005
+    assert found.objectives == {"latency-critical": 0.15, "default": 0.3}
+    assert scaled(whole, 4).objectives == whole.objectives
     assert found.pods[1].processes == Curve(((0.0, 2.0), (5.0, 0.0), (9.0, 2.0)), period=20.0)
+
+
+def test_beside_their_clients_services_need_the_same_part_of_what_is_left():
+    api = ServicePod(name="api", cls="latency-critical", request_millicpu=9, rate=constant(60.0), work_seconds=0.005)
+    web = replace(api, name="web", rate=Curve(((0.0, 20.0), (1.0, 40.0)), period=2.0), work_seconds=0.01)
+    batch = SpinnerPod(name="batch", cls="batch", request_millicpu=9, processes=constant(3.0))
+    scenario = Scenario(name="s", text="t", cores=1, pods=(api, web, batch))
+    found = beside_clients(scenario, 0.001, 10)
+    rates = [pod.rate.at(0.5) + pod.rate.at(1.5) for pod in found.pods[:2]]
+    needed = (rates[0] * 0.005 + rates[1] * 0.01) / 2.0
+    assert needed / (1.0 - sum(rates) / 2.0 * 0.001) == pytest.approx(0.6, rel=1e-4)
+    assert found.pods[2] == batch
+    assert beside_clients(scenario, 0.0, 10) == scenario
 
 
 def test_on_as_many_cpus_nothing_changes():
@@ -141,6 +161,13 @@ def test_refused_unsent_and_broken_requests_are_shed_and_timeouts_are_late():
     assert outcome_of(NODE, [window]).violation_lc == 4 / 5
 
 
+def test_only_an_answer_counts_as_one():
+    words = ("ok", "ok", "timeout", "503", "error", "cut")
+    first, second = windows([RequestRecord(1000.1, 0.5, status) for status in words])
+    assert cgroup_backend.answered_in(first) == {"api": 2, "web": 0}
+    assert cgroup_backend.answered_in(second) == {"api": 0, "web": 0}
+
+
 def test_a_class_whose_requests_all_wait_is_not_without_requests():
     first, second = windows([RequestRecord(1000.1, 60.0, "cut")])
     assert outcome_of(NODE, [first]).violation_lc == outcome_of(NODE, [second]).violation_lc == 1.0
@@ -163,11 +190,35 @@ def test_a_counter_that_cannot_be_read_is_no_use_of_cpu():
     assert np.all([window.seconds == 2.0 and window.cores == 2 for window in (first, second)])
 
 
+def test_what_is_settled_is_the_second_half_of_the_cycles_alone():
+    slow, fast = RequestRecord(1000.5, 0.9, "ok"), RequestRecord(1002.5, 0.02, "ok")
+    used = (IDLE, {"api": 0.1, "web": 0.1, "batch": 3.0}, {"api": 0.5, "web": 0.5, "batch": 4.0})
+    row = summary(NODE, "trimtab", 1, [outcome_of(NODE, [w]) for w in windows([slow, fast], used=used)], 2.0)
+    assert row.p99_lc_ms > 890.0
+    assert (row.p99_lc_settled_ms, row.batch_share, row.batch_share_settled) == (20.0, 0.5, 0.25)
+    assert row.services_share_settled == pytest.approx(0.8 / 4.0)
+
+
+def test_the_clients_and_the_agent_have_their_part_of_the_second_half():
+    edges = [0.0, 2.0, 4.0, 6.0, 8.0]
+    used = [{"agent": seconds} for seconds in (0.0, 3.0, 3.5, 3.7, 4.3)]
+    assert settled_share("agent", edges, used, 2) == pytest.approx(0.8 / (4.0 * 2))
+    assert settled_share("agent", edges[:4], used[:4], 1) == pytest.approx(0.7 / 4.0)
+    assert settled_share("clients", edges, used, 2) is None
+
+
 def test_requests_due_about_a_pause_are_left_out_however_long_they_took():
     due = [10.0, 10.94, 10.96, 11.2, 11.4, 11.7, 11.8]
     records = [RequestRecord(at, 5.0 if at == 10.0 else 0.01, "ok") for at in due]
     assert [record.scheduled_unix_seconds for record in outside(records, [(11.0, 11.3)])] == [10.0, 10.94, 11.7, 11.8]
     assert outside(records, []) == records
+
+
+def test_a_second_ctrl_c_does_not_break_the_cleaning_up():
+    before = signal.getsignal(signal.SIGINT)
+    with cgroup_backend.undisturbed():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 # ---- messages ----

@@ -13,8 +13,11 @@ from lab.arena.report.bars import regret
 from lab.arena.report.page import render
 from lab.arena.report.palette import slots
 from lab.arena.report.summary import (
+    AGENT,
     BASELINE,
+    KEPT,
     RECOVERED,
+    SETTLED,
     as_record,
     cells,
     columns_of,
@@ -195,12 +198,48 @@ def test_scenarios_and_queues_are_kept_apart():
 
 
 def test_recovery_is_the_part_of_the_way_to_being_alone():
-    rows = (row(BASELINE, p99_lc_ms=2017.0), row("alone", p99_lc_ms=17.0), row("trimtab", p99_lc_ms=117.0))
+    rows = (
+        row(BASELINE, p99_lc_settled_ms=2017.0),
+        row("alone", p99_lc_settled_ms=17.0),
+        row("trimtab", p99_lc_ms=1900.0, p99_lc_settled_ms=117.0),
+        row("step", p99_lc_ms=20.0),
+    )
     lines = summarise(Results(results=rows, best_static=()))
-    assert [line.recovered for line in lines] == pytest.approx([0.0, 1.0, 0.95])
-    assert columns_of(lines)[-1] == RECOVERED
-    assert cells(lines[2])[RECOVERED] == "95.0 %"
+    assert [line.recovered for line in lines[:3]] == pytest.approx([0.0, 1.0, 0.95])
+    assert lines[3].recovered is None
+    assert columns_of(lines)[-4:] == ("settled P99 ms", "P99 recovered", "batch of what is left", "agent CPU")
+    assert (cells(lines[2])[SETTLED], cells(lines[2])[RECOVERED]) == ("117", "95.0 %")
     assert RECOVERED not in columns_of(summarise(results()))
+
+
+def test_batch_is_judged_by_what_services_and_clients_leave_over_and_not_by_what_it_had_before():
+    def shares(policy, batch, services, clients, agent):
+        return row(
+            policy,
+            p99_lc_settled_ms={BASELINE: 1000.0, "alone": 10.0}.get(policy, 20.0),
+            batch_share_settled=batch,
+            services_share_settled=services,
+            clients_share_settled=clients,
+            agent_share_settled=agent,
+        )
+
+    rows = (
+        shares(BASELINE, 0.80, 0.10, 0.05, 0.05),
+        shares("alone", 0.00, 0.60, 0.05, 0.02),
+        shares("trimtab", 0.27, 0.60, 0.05, 0.08),
+        shares("trimtab-cold", 0.30, 0.59, 0.06, 0.05),
+    )
+    baseline, alone, ours, cold = summarise(Results(results=rows, best_static=()))
+    assert (baseline.batch_kept, alone.batch_kept) == (1.0, None)
+    assert ours.batch_kept == pytest.approx(0.27 / 0.30)
+    assert cold.batch_kept == pytest.approx(1.0)
+    assert (cells(ours)[KEPT], cells(ours)[AGENT]) == ("90.0 %", "8.0 %")
+
+
+def test_nothing_is_said_of_batch_where_the_baseline_was_not_played():
+    rows = (row("alone", p99_lc_settled_ms=17.0), row("trimtab", p99_lc_settled_ms=20.0, batch_share_settled=0.3))
+    lines = summarise(Results(results=rows, best_static=()))
+    assert [(line.recovered, line.batch_kept) for line in lines] == [(None, None), (None, None)]
 
 
 def test_a_record_has_every_interval_with_its_ends():

@@ -1,0 +1,58 @@
+"""The belief against its own formula, written out plainly."""
+
+import numpy as np
+import pytest
+
+from services.decider.core.belief import Belief
+
+
+def plain(belief, lessons, pull, vectors):
+    """Mean and width of each vector by the formulas of the module's text, lesson by lesson."""
+    v = belief.precision.copy()
+    w, moment = v.copy(), pull.copy()
+    for age, (vector, reward, part) in enumerate(reversed(lessons)):
+        kept = belief.discount**age * part
+        v += kept * np.outer(vector, vector)
+        w += belief.discount ** (2 * age) * part**2 * np.outer(vector, vector)
+        moment += kept * vector * reward
+    inverse = np.linalg.inv(v)
+    covariance = inverse @ w @ inverse
+    return vectors @ inverse @ moment, np.sqrt([vector @ covariance @ vector for vector in vectors])
+
+
+@pytest.mark.parametrize(("terms", "names"), [(1, 1), (16, 6), (16, 25), (5, 1), (1, 7)])
+def test_means_and_widths_are_those_of_the_plain_way(terms, names):
+    rng = np.random.default_rng(terms + names)
+    size = terms * names
+    prior = rng.normal(size=size)
+    root = rng.normal(size=(size, size))
+    precision = root @ root.T / size + 0.5 * np.eye(size)
+    belief = Belief(precision, prior, 0.9)
+    lessons = [(rng.normal(size=size), float(rng.normal()), 1.0) for _ in range(12)]
+    for vector, reward, _ in lessons:
+        belief.learn(vector, reward)
+    asked, context = rng.normal(size=(15, terms)), rng.normal(size=names)
+    vectors = np.stack([np.outer(row, context).ravel() for row in asked])
+    means, widths = plain(belief, lessons, precision @ prior, vectors)
+    found_means, found_widths = belief.about(asked, context)
+    assert found_means == pytest.approx(means, rel=1e-9, abs=1e-9)
+    assert found_widths == pytest.approx(widths, rel=1e-9)
+    weights, covariance = belief._solve()
+    assert found_means == pytest.approx(vectors @ weights, rel=1e-12, abs=1e-12)
+    assert found_widths == pytest.approx(np.sqrt(np.sum(vectors @ covariance * vectors, axis=1)), rel=1e-12)
+    assert belief.expect(asked, context).tolist() == found_means.tolist()
+
+
+def test_what_is_forgotten_counts_less_and_the_prior_as_ever():
+    rng = np.random.default_rng(5)
+    belief = Belief(0.5 * np.eye(6), np.zeros(6), 0.9)
+    lessons = [(rng.normal(size=6), float(rng.normal()), 0.2) for _ in range(4)]
+    for vector, reward, _ in lessons:
+        belief.learn(vector, reward)
+    belief.forget(0.2)
+    terms, context = rng.normal(size=(3, 2)), rng.normal(size=3)
+    vectors = np.stack([np.outer(row, context).ravel() for row in terms])
+    means, widths = plain(belief, lessons, np.zeros(6), vectors)
+    found = belief.about(terms, context)
+    assert found[0] == pytest.approx(means)
+    assert found[1] == pytest.approx(widths)
