@@ -255,6 +255,17 @@ MUTANTS: Final = (
     ),
     Mutant(
         "I4",
+        "actuator: who is not steered any more is released",
+        ACTUATOR,
+        "released = self._give_back(known[0], verdict.canary_ratio) if known is not None else []",
+        "released: list[PodWrite] = []",
+        (
+            "tests/unit/actuator/test_service_released.py::"
+            "test_a_pod_that_is_opted_out_has_its_original_back_whatever_comes_of_the_verdict",
+        ),
+    ),
+    Mutant(
+        "I4",
         "actuator: the dead man",
         ACTUATOR,
         "if self._dead_man.fires(now) and",
