@@ -13,7 +13,7 @@ import msgspec
 
 from cli.certificates import Pair, check_host, make_ca, make_server
 from cli.server_files import ACCESS, PORT, SERVER, TLS, access_text, server_text, tls_folder_in
-from cli.tail import add_bus_flags, bus_settings
+from cli.tail import add_bus_flags, bus_settings, notice_of_waiting
 from runtime.access import ADMIN, PEOPLE, Access, access_of
 from runtime.errors import ConfigError
 from runtime.nats_bus import connect, ignore_events
@@ -287,5 +287,7 @@ def run_declare(args: argparse.Namespace) -> int:
 
 
 async def _declare(settings: BusSettings) -> None:
+    notice = notice_of_waiting(settings, "creds declare")
     bus = await connect(settings, "trimtab-creds", ignore_events)
+    notice.cancel()
     await bus.close()

@@ -1,4 +1,7 @@
-"""`trimtab doctor`: what this machine can do, each with the remedy where it cannot, and which pod has which group."""
+"""`trimtab doctor`: what this machine can do, each with the remedy where it cannot, and which pod has which group.
+
+In a service's container it asks for what that service needs; what cannot be looked at from there is `skip`.
+"""
 
 import argparse
 import asyncio
@@ -10,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from cli.doctor_place import is_needed, own_service, why_skipped
 from cli.doctor_pods import COLUMNS, Named, PodRow, as_columns, look, named_by_file, named_by_state, summary
 from cli.order_view import printable, show_rows
-from cli.tail import add_bus_flags, bus_settings
+from cli.tail import add_bus_flags, as_operator, bus_settings, notice_of_waiting
 from hostfs.cgroup import ROOT_GROUP, CgroupTree
 from hostfs.files import read_text
 from hostfs.mounts import detect
@@ -22,7 +26,7 @@ from hostfs.run_queue import RunQueueReader
 from hostfs.tasks import parse_task_schedstat
 from lab.cgroup_sandbox import SandboxUnavailable, find_base
 from runtime.config import Config, load
-from runtime.errors import TrimtabError
+from runtime.errors import ConfigError, TrimtabError
 from runtime.host_roots import HostRoots, find_roots
 from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import find_binary
@@ -30,20 +34,20 @@ from runtime.settings import BusSettings, HostSettings, mask_url
 from runtime.streams import STATE
 from schemas.codec import DecodeError, decode_as
 from schemas.messages import State
-from schemas.subjects import subject
+from schemas.subjects import SERVICES, subject
 from services.collector.config import CollectorConfig
+from services.collector.sources.root_choice import rival_roots
 
-Status = Literal["ok", "note", "bad"]
-
-_STATE_SECONDS: Final = 3.0
-"""Seconds to wait for the newest state: a person is waiting."""
+Status = Literal["ok", "note", "bad", "skip"]
 
 _MOST_NOTES: Final = 4
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at. `bad` stops the agent from steering, a `note` only makes it see less."""
+    """One thing looked at. `bad` stops the agent from steering, a `note` only makes it see less; `skip` says nothing
+    of the agent: it cannot be looked at here.
+    """
 
     name: str
     status: Status
@@ -55,6 +59,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """The verb's flags."""
     add_bus_flags(parser)
     parser.add_argument("--proc-root", help="proc mount (default: host.proc_root, /proc)")
+    parser.add_argument(
+        "--for",
+        dest="service",
+        choices=SERVICES,
+        help="ask for what this service needs (default: the one whose container this is, else the whole agent)",
+    )
     parser.add_argument("-o", "--output", choices=["table", "json", "jsonl"], default="table")
     parser.set_defaults(run=run)
 
@@ -62,7 +72,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints all checks and the pods; 1 if any check is bad."""
     config = load({"collector": CollectorConfig}, path=args.config)
-    checks, pods = examine(config, args.proc_root or config.host.proc_root, bus_settings(args))
+    proc_root, service = args.proc_root or config.host.proc_root, args.service or own_service()
+    checks, pods = examine(config, proc_root, bus_settings(args), service)
     if args.output == "table":
         _show(checks, pods)
     else:
@@ -90,24 +101,37 @@ def _show(checks: Sequence[Check], pods: Sequence[PodRow]) -> None:
         show_rows([as_columns(row) for row in pods], "table", COLUMNS)
 
 
-def examine(config: Config, proc_root: str, bus: BusSettings) -> tuple[list[Check], list[PodRow]]:
-    """All checks and the pods' table. Nothing is made, moved, ended or removed."""
+def examine(
+    config: Config, proc_root: str, bus: BusSettings, service: str | None = None
+) -> tuple[list[Check], list[PodRow]]:
+    """All checks that mean something where `service` runs (None: for the whole agent), and the pods' table. Nothing is
+    made, moved, ended or removed.
+    """
     host = config.host
     is_configured = host.cgroup_root is not None or host.pods_root is not None
-    bus_check, state = asyncio.run(_bus(bus, config.shared.node))
+    bus_check, state = asyncio.run(_bus(bus, config.shared.node, service))
     checks = [
-        *(_configured(host) if is_configured else _cgroup(proc_root)),
+        *(_here(check, service) for check in (_configured(host) if is_configured else _cgroup(proc_root))),
         _pressure(proc_root),
         _run_queue(proc_root),
-        _server_binary(),
+        *([_server_binary()] if service is None else []),
         bus_check,
     ]
     try:
         roots = find_roots(host)
     except TrimtabError:  # said by the checks above
-        return checks, []
+        if service is None or config.section("collector", CollectorConfig).workloads is not None:
+            return checks, []
+        return [*checks, _collector(state, config.shared.loop.tick_seconds)], []
     more, pods = _pods(config, roots, state)
     return [*checks, *more], pods
+
+
+def _here(check: Check, service: str | None) -> Check:
+    """The check, or why it says nothing where this service runs."""
+    if service is None or check.status == "ok" or is_needed(check.name, service):
+        return check
+    return Check(check.name, "skip", *why_skipped(check.name, service))
 
 
 def _pods(config: Config, roots: HostRoots, state: State | str) -> tuple[list[Check], list[PodRow]]:
@@ -153,7 +177,8 @@ def _configured(host: HostSettings) -> list[Check]:
         what, _, way_out = str(error).partition("; ")
         return [Check("cgroup", "bad", what, way_out or None)]
     kind = "a simulated node" if host.simulated else "v2"
-    checks = [Check("cgroup", "ok", f"{kind} at {roots.cgroup_root}"), Check("pods root", "ok", roots.pods_root)]
+    rivals = rival_roots(roots.cgroup_root) if host.pods_root is None else ()
+    checks = [Check("cgroup", "ok", f"{kind} at {roots.cgroup_root}"), _pods_root(roots.pods_root, rivals)]
     if roots.read_only is not None:
         checks.append(
             Check(
@@ -186,8 +211,17 @@ def _cgroup(proc_root: str) -> list[Check]:
         checks.append(Check("pods root", "note", f"no kubepods group below {host.root}", remedy))
     else:
         writable = os.access(os.path.join(host.root, pods_root), os.W_OK)
-        checks.append(Check("pods root", "ok", f"{pods_root}{'' if writable else ' (not writable by this user)'}"))
+        shown = f"{pods_root}{'' if writable else ' (not writable by this user)'}"
+        checks.append(_pods_root(shown, rival_roots(host.root)))
     return checks
+
+
+def _pods_root(shown: str, rivals: Sequence[str]) -> Check:
+    """The pods root that is taken, and what else might be meant."""
+    if not rivals:
+        return Check("pods root", "ok", shown)
+    found = f"{shown}; several hold running pods: {', '.join(rivals)}"
+    return Check("pods root", "note", found, "set host.pods_root to the one of the kubelet that this node is known by")
 
 
 def _pressure(proc_root: str) -> Check:
@@ -227,24 +261,33 @@ def _server_binary() -> Check:
         return Check("nats-server", "note", "none for `up --embedded` and `demo`", str(error))
 
 
-async def _bus(settings: BusSettings, node: str) -> tuple[Check, State | str]:
+async def _bus(settings: BusSettings, node: str, service: str | None) -> tuple[Check, State | str]:
     """Whether the bus answers; and the newest state of the node, or why there is none."""
+    notice = notice_of_waiting(settings, "doctor")
     try:
-        bus = await connect(settings, "trimtab-doctor", ignore_events)
+        bus = await connect(as_operator(settings), "trimtab-doctor", ignore_events)
     except TrimtabError as error:
         what, _, way_out = str(error).partition("; ")
-        return Check("bus", "note", what, f"{way_out}; or `trimtab up --embedded`"), "no bus, so nothing of a collector"
+        if service is None:
+            return Check(
+                "bus", "note", what, f"{way_out}; or `trimtab up --embedded`"
+            ), "no bus, so nothing of a collector"
+        # A service's container holds that service's credential alone, and what is asked here takes an operator's.
+        status: Status = "skip" if isinstance(error, ConfigError) else "bad"
+        return Check("bus", status, what, way_out or None), "no bus, so nothing of a collector"
+    finally:
+        notice.cancel()
     try:
-        state = await _newest_state(bus, node)
+        state = await _newest_state(bus, node, settings.request_timeout_seconds)
     finally:
         await bus.close()
     return Check("bus", "ok", f"NATS answers at {mask_url(settings.url)}"), state
 
 
-async def _newest_state(bus: NatsBus, node: str) -> State | str:
+async def _newest_state(bus: NatsBus, node: str, seconds: float) -> State | str:
     """One message is asked for, which an operator's and an auditor's credentials allow; not a consumer."""
     try:
-        async with asyncio.timeout(_STATE_SECONDS):
+        async with asyncio.timeout(seconds):
             stored = await bus.jetstream.get_last_msg(STATE, subject("state", node))
         return decode_as(stored.data or b"", State)
     except DecodeError as error:

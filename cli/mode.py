@@ -9,7 +9,7 @@ from typing import Any
 from cli.order_desk import LISTEN_SECONDS, Desk, desk
 from cli.order_view import show_rows
 from cli.orders import MODES, Wish, add_order_flags, node_of, run_order
-from cli.tail import bus_settings
+from cli.tail import as_operator, bus_settings, notice_of_waiting
 from runtime.errors import ConfigError, TrimtabError
 
 
@@ -32,8 +32,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _show(args: argparse.Namespace) -> int:
-    configured = node_of(args)
-    async with desk(bus_settings(args), "mode", configured if args.node is not None else None) as made:
+    configured, settings = node_of(args), as_operator(bus_settings(args))
+    notice = notice_of_waiting(settings, "mode")
+    async with desk(settings, "mode", configured if args.node is not None else None) as made:
+        notice.cancel()
         if args.node is None:
             await made.ear.until(lambda: False, LISTEN_SECONDS)
         else:

@@ -14,7 +14,7 @@ from typing import Final
 
 from cli.order_desk import desk
 from cli.order_view import show, show_dry
-from cli.tail import add_bus_flags, bus_settings
+from cli.tail import add_bus_flags, as_operator, bus_settings, notice_of_waiting
 from runtime.config import load
 from runtime.errors import ConfigError
 from runtime.settings import BusSettings
@@ -137,12 +137,14 @@ def run_order(args: argparse.Namespace, verb: str, wish: Wish) -> int:
         show_dry([wish.order(node_of(args))], args.output)
         return 0
     wish.order("checked-before-anything-is-sent")
-    return asyncio.run(_order(args, settings, verb, wish))
+    return asyncio.run(_order(args, as_operator(settings), verb, wish))
 
 
 async def _order(args: argparse.Namespace, settings: BusSettings, verb: str, wish: Wish) -> int:
     node = None if args.all else node_of(args)
+    notice = notice_of_waiting(settings, verb)
     async with desk(settings, verb, node) as made:
+        notice.cancel()
         nodes = [node] if node is not None else await made.nodes_heard()
         orders = [wish.order(node) for node in nodes]
         if args.dry_run:

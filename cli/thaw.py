@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cli.order_desk import LISTEN_SECONDS, Desk, Effect, desk
 from cli.order_view import show, show_dry
 from cli.orders import MODES, Wish, add_order_flags, mode_before_freeze, node_of
-from cli.tail import bus_settings
+from cli.tail import as_operator, bus_settings, notice_of_waiting
 from schemas.messages import Command, Mode
 
 
@@ -29,8 +29,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _thaw(args: argparse.Namespace) -> int:
-    node = None if args.all else node_of(args)
-    async with desk(bus_settings(args), "thaw", node) as made:
+    node, settings = None if args.all else node_of(args), as_operator(bus_settings(args))
+    notice = notice_of_waiting(settings, "thaw")
+    async with desk(settings, "thaw", node) as made:
+        notice.cancel()
         if node is None:
             nodes = await made.nodes_heard()
         else:

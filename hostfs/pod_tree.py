@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hostfs.cgroup import ROOT_GROUP, CgroupTree, parse_weight
-from hostfs.cpus import Affinity, parse_cpu_list, pods_apart
+from hostfs.cgroup import ROOT_GROUP, CgroupTree
+from hostfs.cpus import parse_cpu_list, pods_apart
 from hostfs.outside import OutsideGroups
 from hostfs.pods import PodGroup, Qos, container_id, parse_pod_group
 
@@ -116,19 +116,16 @@ class PodTree:
 
     def _without_own_cpus(self, places: dict[str, PodPlace]) -> dict[str, PodPlace]:
         guaranteed = [uid for uid, place in places.items() if place.qos == "Guaranteed"]
-        if not any(self._cpus(group) for uid in guaranteed for group in places[uid].containers.values()):
+        known = {uid: self._cpu_sets(places[uid]) for uid in guaranteed}
+        if not any(cpus for sets in known.values() for cpus in sets):
             return places  # as on nearly every node: the others' need not be read
-        apart = pods_apart({uid: self._affinities(place) for uid, place in places.items()})
+        apart = pods_apart({uid: known.get(uid) or self._cpu_sets(place) for uid, place in places.items()})
         for uid in apart.intersection(guaranteed):
             places[uid] = replace(places[uid], skip=EXCLUSIVE_CPUS)
         return places
 
-    def _affinities(self, place: PodPlace) -> list[Affinity]:
-        sets = {group: self._cpus(group) for group in place.containers.values()}
-        return [Affinity(cpus, None if cpus else self._weight(group)) for group, cpus in sets.items()]
+    def _cpu_sets(self, place: PodPlace) -> list[frozenset[int]]:
+        return [self._cpus(group) for group in (place.group, *place.containers.values())]
 
     def _cpus(self, group: str) -> frozenset[int]:
         return parse_cpu_list(self._tree.read(group, "cpuset.cpus") or "") or frozenset()
-
-    def _weight(self, group: str) -> int | None:
-        return parse_weight(self._tree.read(group, "cpu.weight") or "")

@@ -7,8 +7,12 @@ from typing import Final, Literal, TypeAlias
 
 Qos: TypeAlias = Literal["Guaranteed", "Burstable", "BestEffort"]
 
-MAX_ROOT_DEPTH: Final = 4
-"""How deep a pods root is searched for: `system.slice/docker-<id>.scope/kubelet.slice/kubelet-kubepods.slice` is 4."""
+MAX_ROOT_DEPTH: Final = 10
+"""How deep a pods root is searched for. A node of rootless Podman has it at 8: `user.slice/user-1000.slice/
+user@1000.service/user.slice/libpod-<id>.scope/container/kubelet.slice/kubelet-kubepods.slice`."""
+
+MAX_ROOT_FOLDERS: Final = 4096
+"""Most folders listed in that search, nearest to the root first."""
 
 _QOS: Final[dict[str | None, Qos]] = {None: "Guaranteed", "burstable": "Burstable", "besteffort": "BestEffort"}
 
@@ -64,24 +68,36 @@ def find_pods_root(
     children: Callable[[str], Iterable[str]],
     is_populated: Callable[[str], bool | None] | None = None,
 ) -> str | None:
-    """The group below `root` that holds the pods, or None. `children(group)` are the groups directly below a group,
-    `is_populated(group)` whether any process is in it or below it, None if that is not known.
+    """The group below `root` that holds the pods, or None: the first of `pods_roots`."""
+    return next(iter(pods_roots(root, children, is_populated)), None)
 
-    It is searched for by name, breadth first: `kubepods.slice`, `kubepods`, and both below the kubelet's own cgroup
-    root. A change of the cgroup driver leaves an old one behind, empty or with empty pods' groups: of several the first
-    that holds a pod and is populated wins, else the first that holds a pod.
+
+def pods_roots(
+    root: str,
+    children: Callable[[str], Iterable[str]],
+    is_populated: Callable[[str], bool | None] | None = None,
+) -> tuple[str, ...]:
+    """The groups below `root` of which each may be the one that holds the pods, the nearest first. `children(group)`
+    are the groups directly below a group, `is_populated(group)` whether any process is in it or below it, None if that
+    is not known.
+
+    They are searched for by name, breadth first: `kubepods.slice`, `kubepods`, and both below the kubelet's own cgroup
+    root. A change of the cgroup driver leaves an old one behind, empty or with empty pods' groups: so where any holds a
+    pod and is populated it is one of those, else one that holds a pod, else the first. More than one: several kubelets
+    run here, and only who knows their pods can tell which is meant.
     """
     found: list[str] = []
-    level = [root]
+    level, left = [root], MAX_ROOT_FOLDERS
     for _ in range(MAX_ROOT_DEPTH):
-        below = [child for group in level for child in children(group)]
+        below = [child for group in level[: max(0, left)] for child in children(group)]
+        left -= len(level)
         found += [group for group in below if _ROOT.fullmatch(_name(group))]
         level = [group for group in below if not _ROOT.fullmatch(_name(group))]
     if len(found) > 1:
         holding = [group for group in found if _holds_pod(group, children)]
         running = [group for group in holding if is_populated(group)] if is_populated is not None else []
-        found = running or holding or found
-    return found[0] if found else None
+        found = running or holding or found[:1]
+    return tuple(found)
 
 
 def _holds_pod(group: str, children: Callable[[str], Iterable[str]]) -> bool:

@@ -66,6 +66,8 @@ def _pod(number: int, version: int) -> dict[str, object]:
 class _Recorded:
     """One list, and events that come when they are asked for."""
 
+    node = "node-1"
+
     def __init__(self, pods: int, events: int) -> None:
         listed = {"metadata": {"resourceVersion": "1000"}, "items": [_pod(number, 1000) for number in range(pods)]}
         self.listed = json.dumps(listed).encode()
@@ -77,12 +79,13 @@ class _Recorded:
         self.ended = threading.Event()
         self.cpu_seconds = 0.0
 
-    def list_pods(self, version: str | None) -> bytes:  # noqa: ARG002 - there is one
+    def list_pods(self, version: str | None, rest: str | None = None) -> bytes:  # noqa: ARG002 - there is one
         """The list."""
         return self.listed
 
     def watch_pods(self, version: str, timeout_seconds: float) -> Generator[bytes, None, None]:  # noqa: ARG002
         """All events at once, when it is time; how much CPU time this thread took meanwhile."""
+        yield b""
         self.go.wait()
         before = time.thread_time()
         yield from self.lines
@@ -127,7 +130,9 @@ def measure(pods: int, events: int) -> list[Figure]:
         api, listed = _Recorded(pods, events), threading.Event()
         tree = PodTree.below(folder, "kubepods")
         pace = Pace(relist=3600.0, silence=3600.0, max_age=3600.0)
-        watch = PodWatch(api, tree, pace, time.monotonic, lambda what, _: listed.set() if what == "list" else None)
+        watch = PodWatch(
+            api, tree, pace, time.monotonic, lambda what, _: listed.set() if what == "list" else None, (_LABEL,)
+        )
         started = time.process_time()
         watch.start()
         listed.wait()

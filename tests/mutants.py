@@ -33,6 +33,7 @@ JOURNAL, FAMILIES = "services/actuator/journal.py", "services/actuator/core/fami
 
 _OF_RULES, _OF_VERDICTS = "tests/unit/guard/test_rules.py::test_", "tests/unit/guard/test_service_verdicts.py::test_"
 _OF_MODES, _OF_ACTUATOR = "tests/unit/guard/test_service_modes.py::test_", "tests/unit/actuator/test_service.py::test_"
+_OF_RELEASED = "tests/unit/actuator/test_service_released.py::test_"
 _OF_WAYS_BACK = "tests/unit/actuator/test_service_ways_back.py::test_"
 _OF_WEIGHTS, _OF_WRITER = (
     "tests/unit/actuator/test_weights.py::test_",
@@ -259,6 +260,14 @@ MUTANTS: Final = (
         'await self._restore_and_say("stop", "stop")',
         "pass",
         (_OF_WAYS_BACK + "i4_the_end_restores_and_says_so", _OF_WAYS_BACK + "i4_the_end_restores_without_a_bus"),
+    ),
+    Mutant(
+        "I4",
+        "actuator: who is not steered any more is released",
+        ACTUATOR,
+        "released = self._give_back(known[0], verdict.canary_ratio) if known is not None else []",
+        "released: list[PodWrite] = []",
+        (f"{_OF_RELEASED}a_pod_that_is_opted_out_has_its_original_back_whatever_comes_of_the_verdict",),
     ),
     Mutant(
         "I4",

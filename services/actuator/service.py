@@ -3,7 +3,7 @@
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from runtime.errors import HostError
 from runtime.host_roots import HostRoots, find_roots
@@ -11,7 +11,7 @@ from runtime.lifecycle import Context
 from schemas.messages import Actuation, ActuationOutcome, Command, Heartbeat, Mode, PodWrite, State, Verdict
 from schemas.order import CycleOrder
 from services.actuator.config import ActuatorConfig
-from services.actuator.core.canary import left_out, steerable
+from services.actuator.core.canary import not_steered, steerable
 from services.actuator.core.dead_man import DeadMan
 from services.actuator.core.outcome import outcome_of
 from services.actuator.core.solver import Target, solution
@@ -24,6 +24,8 @@ _PROBE_SECONDS = 60.0
 _LOOK_SECONDS = 10.0
 _REMEMBERED = 256
 _STANDS_STILL = frozenset({"shadow", "frozen"})
+_TOLD = frozenset({"released", "failed"})
+"""What became of a group that was given back, if it is worth a word: not that it is gone, or is somebody else's."""
 
 
 class ActuatorService:
@@ -133,7 +135,8 @@ class ActuatorService:
         self._judged_at = now
         await self._give_up_waiting()
         await self._obey_mode(verdict.mode)
-        if verdict.execute and (verdict.boot, verdict.cycle) not in self._states:
+        may_act = verdict.execute or self._weights.touched  # what a state shows may have to be given back
+        if may_act and (verdict.boot, verdict.cycle) not in self._states:
             self._waiting = (verdict, now)  # two subscriptions race: the state may be a moment behind
             return
         await self._act(verdict, now)
@@ -166,29 +169,29 @@ class ActuatorService:
     async def _give_up_waiting(self) -> None:
         if self._waiting is not None:
             (overtaken, _), self._waiting = self._waiting, None
-            await self._say(overtaken, "skipped", rule="no_state", reason="its state never came")
+            if overtaken.execute:
+                await self._say(overtaken, "skipped", rule="no_state", reason="its state never came")
+            else:
+                await self._say_not_executed(overtaken, [])
 
     # ---- step 7 ----
 
     async def _act(self, verdict: Verdict, heard_at: float) -> None:
         known = self._states.get((verdict.boot, verdict.cycle))
         originals = self._weights.originals()  # also of pods that are given back now, and as such are neighbours
-        gave_back = known is not None and self._give_back(known[0], verdict.canary_ratio)
-        if gave_back and not (verdict.execute and verdict.weights):
-            self._note_move()
+        released = self._give_back(known[0], verdict.canary_ratio) if known is not None else []
         if not verdict.execute or verdict.weights is None:
-            outcome: ActuationOutcome = "held" if verdict.outcome == "hold" else "skipped"
-            await self._say(verdict, outcome, rule=verdict.rule, reason=verdict.reason)
+            self._note_given_back(released)
+            await self._say_not_executed(verdict, released)
             return
         if known is None:
             await self._say(verdict, "skipped", rule="no_state", reason="its state was overtaken by newer ones")
             return
         state, seen_at = known
         objection = self._objection(verdict, state, min(seen_at, heard_at))
-        if gave_back:  # part of this verdict, and a move to the next one
-            self._note_move()
+        self._note_given_back(released)  # part of this verdict, and a move to the next one
         if objection is not None:
-            await self._say(verdict, "skipped", rule=objection[0], reason=objection[1])
+            await self._say(verdict, "skipped", rule=objection[0], reason=objection[1], writes=tuple(released))
             return
         started = time.perf_counter()
         pods = steerable(state.pods, verdict.canary_ratio)
@@ -196,11 +199,12 @@ class ActuatorService:
         self._weights.release({target.group for target in solved.targets})
         batch = self._apply(solved.targets, too_late=lambda: self._expired(verdict, state, min(seen_at, heard_at)))
         if batch is None:
-            await self._say(verdict, "failed", rule="journal", reason="the journal cannot be written: nothing was")
+            broken = "the journal cannot be written: nothing was"
+            await self._say(verdict, "failed", rule="journal", reason=broken, writes=tuple(released))
             return
         seconds = time.perf_counter() - started
         if batch.late is not None:
-            await self._say(verdict, "skipped", rule="deadline", reason=batch.late, writes=tuple(batch.writes))
+            await self._say(verdict, "skipped", rule="deadline", reason=batch.late, writes=(*batch.writes, *released))
             return
         self._metrics.duration.observe(seconds)
         self._metrics.loop.observe(max(0.0, self._context.clock.monotonic() - seen_at))
@@ -216,23 +220,34 @@ class ActuatorService:
             outcome,
             rule="unreachable" if solved.unreachable else None,
             reason=reason,
-            writes=tuple(batch.writes),
+            writes=(*batch.writes, *released),
             overridden=tuple(batch.overridden),
             seconds=seconds,
         )
 
-    def _give_back(self, state: State, canary_ratio: float | None) -> bool:
-        """Pods that the canary leaves out get their originals at once, also in a cycle in which nothing else is done;
-        whether any did.
+    async def _say_not_executed(self, verdict: Verdict, released: Sequence[PodWrite]) -> None:
+        outcome: ActuationOutcome = "held" if verdict.outcome == "hold" else "skipped"
+        await self._say(verdict, outcome, rule=verdict.rule, reason=verdict.reason, writes=tuple(released))
+
+    def _give_back(self, state: State, canary_ratio: float | None) -> list[PodWrite]:
+        """Whoever is not steered any more (opted out, without a class, left out of the canary) gets its original at
+        once, also in a cycle in which nothing else is done; what came of it, where anything did.
 
         That needs no deadline: an original is right at any time.
         """
         if self._ending:
-            return False
-        writes = self._weights.release_only(left_out(state.pods, canary_ratio))
-        if writes:
-            self._context.log.info("left_canary", groups=len(writes), ratio=canary_ratio)
-        return bool(writes)
+            return []
+        left = not_steered(state.pods, canary_ratio, self._weights.groups)
+        writes = [write for write in self._weights.release_only(left) if write.result in _TOLD]
+        for write in writes:
+            self._context.log.info(
+                "released", group=write.group, why=left[write.group], result=write.result, weight=write.after
+            )
+        return writes
+
+    def _note_given_back(self, released: Sequence[PodWrite]) -> None:
+        if released:
+            self._note_move()
 
     def _note_move(self) -> None:
         """Weights moved by our hand, or may have before we came: what was seen until now is no picture of them."""

@@ -3,9 +3,11 @@
 Holds the ledger, the journal and the writer together; what is decided is decided in `core`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from runtime.errors import HostError
 from runtime.logs import Log
@@ -77,6 +79,11 @@ class Weights:
     def touched(self) -> bool:
         """Whether any group may hold a weight of ours."""
         return self._ledger.touched
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """All groups whose originals are kept."""
+        return frozenset(self._ledger.entries)
 
     def originals(self) -> dict[str, int]:
         """Original weights by group."""
@@ -262,10 +269,16 @@ class Weights:
         groups = self._ledger.entries.keys() - set(kept)
         return self._return(groups) if groups else []
 
-    def release_only(self, left: Collection[str]) -> list[PodWrite]:
-        """Returns the originals of these groups, as far as they were ever written."""
-        groups = self._ledger.entries.keys() & set(left)
-        return self._return(groups) if groups else []
+    def release_only(self, left: Mapping[str, str]) -> list[PodWrite]:
+        """Returns the originals of these groups, as far as they were ever written. `left` says why, by group, which is
+        the reason of each that is `released`.
+        """
+        groups = self._ledger.entries.keys() & left.keys()
+        writes = self._return(groups) if groups else []
+        return [
+            replace(write, result="released", reason=left[write.group]) if write.result == "applied" else write
+            for write in writes
+        ]
 
     def restore(self) -> list[PodWrite]:
         """Every original, byte for byte, except over somebody else's value. What could not be written or read stays

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from hostfs.pod_tree import PodTree
@@ -26,6 +27,7 @@ from services.collector.metrics import CollectorMetrics
 from services.collector.sources.kernel import Kernel
 from services.collector.sources.kubernetes import KubeApi, Limits
 from services.collector.sources.pod_watch import Pace, PodWatch
+from services.collector.sources.root_choice import rival_roots, root_of, said
 from services.collector.sources.scrape import Scraper
 from services.collector.sources.tls import TlsContext
 from services.collector.sources.workloads import StaticFile, WorkloadSource
@@ -37,6 +39,9 @@ _FEW = 20
 
 _ORDINARY = frozenset({"silent", "expired"})
 """Ends of a watch that need nobody: pods are listed anew."""
+
+_LONGEST = 600
+"""Characters of a trouble that are said in a state: what is wrong and the way out, file names and all."""
 
 _UNDONE = frozenset({"rolled_back", "restored"})
 
@@ -58,6 +63,8 @@ class CollectorService:
                 f"host.proc_root: {context.config.host.proc_root} is no folder; mount the host's /proc there"
             )
         self._source = self._source_of(config, pods_root)
+        self._rivals = () if context.config.host.pods_root is not None else rival_roots(roots.cgroup_root)
+        self._is_root_known = not self._rivals
         self._namespaces = Namespaces(
             None if config.include_namespaces is None else frozenset(config.include_namespaces),
             frozenset(config.exclude_namespaces),
@@ -111,6 +118,8 @@ class CollectorService:
         pressure = read_pressure(os.path.join(self._context.config.host.proc_root, "pressure/cpu"))
         if isinstance(pressure, PressureAbsent):  # said once; every state says what it means for each class
             self._context.log.warning("no_pressure", reason=pressure.reason, remedy=pressure.remedy)
+        if self._rivals:
+            self._context.log.warning("several_pods_roots", detail=said(self._rivals, self._roots.pods_root))
         self._source.start()
         await self._look(may_grow=False)
         await self._context.messenger.listen(Actuation, self._on_actuation)
@@ -171,7 +180,7 @@ class CollectorService:
         """Steps 1-4 up to the message: discovers, classifies, collects, and makes the differences."""
         step = self._context.metrics.step
         with step.labels("discover").time():
-            workloads = await self._aside(self._pods, self._source.workloads)
+            workloads = await self._aside(self._pods, self._discover)
             self._pods = len(workloads)
             self._stale = self._source.stale()
             self._context.health.require("pods", self._stale)
@@ -185,7 +194,9 @@ class CollectorService:
         errors |= {uid: word for uid, word in places.refused.items() if uid in seen}
         for word in errors.values():
             self._metrics.scrape_errors.labels(word.split(":", 1)[0]).inc()
-        troubles = [word[:200] for word in (self._stale, self._source.trouble(), self._tls.trouble()) if word]
+        rivals = said(self._rivals, self._roots.pods_root) if self._rivals else None
+        words = (self._stale, self._source.trouble(), self._tls.trouble(), rivals)
+        troubles = [word[:_LONGEST] for word in words if word]
         names = {workload.uid: workload.name for workload in workloads}
         odd = sorted(f"{one.workload.name}: {one.note}"[:200] for one in classified if one.note is not None)[:8]
         self._notes = tuple(
@@ -194,6 +205,19 @@ class CollectorService:
         # Beside the event loop, which must answer in time: reading a large node's files takes a while.
         pairs = [(one.workload, one.cls) for one in classified]
         return await self._aside(len(pairs), lambda: self._see(pairs, pages, errors, scraped_at, may_grow=may_grow))
+
+    def _discover(self) -> tuple[Workload, ...]:
+        """The workloads; below the pods root that has the API's pods, where there are several."""
+        if not self._is_root_known and isinstance(self._source, PodWatch):
+            uids, roots = self._source.uids(), self._roots
+            taken = root_of(uids, roots.cgroup_root, self._rivals)
+            self._is_root_known = taken is not None
+            if taken is not None and taken != roots.pods_root:
+                self._roots = replace(roots, pods_root=taken)
+                self._kernel = Kernel(roots.cgroup_root, taken, roots.proc_root)
+                self._source.look_in(PodTree.below(roots.cgroup_root, taken))
+                self._context.log.warning("pods_root_taken", detail=said(self._rivals, taken))
+        return self._source.workloads()
 
     async def _aside(self, pods: int, work: Callable[[], T]) -> T:
         """Does it here for few pods, else in the thread for that."""
@@ -283,7 +307,7 @@ class CollectorService:
         api = KubeApi(self._shared.node, config.kubeconfig, Limits(silence=silence), monotonic)
         tree = PodTree.below(self._roots.cgroup_root, self._roots.pods_root)
         pace = Pace(relist=config.relist_seconds, silence=silence, max_age=config.max_view_age_seconds)
-        watch = PodWatch(api, tree, pace, monotonic, self._on_api)
+        watch = PodWatch(api, tree, pace, monotonic, self._on_api, config.class_labels)
         self._metrics.view_age.set_function(watch.age_seconds)
         return watch
 
@@ -295,6 +319,8 @@ class CollectorService:
             self._metrics.lists.inc()
         elif what == "back":
             self._context.log.info("pods_known")
+        elif what == "watch":
+            self._context.log.debug("pods_watched")
         else:
             self._metrics.api_failures.labels(what).inc()
             if what in _ORDINARY:

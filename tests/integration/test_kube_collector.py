@@ -1,7 +1,9 @@
 """The collector with pods from an API server: what a state says of them, and when nothing may be written."""
 
+import shutil
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -163,6 +165,49 @@ async def test_kw_09_unknown_class_values_are_counted_and_forgotten(server, tmp_
         assert h.metric("trimtab_collector_unclassified_pods", value="") == 2
         registry = h.context.metrics.registry
         assert registry.get_sample_value("trimtab_collector_unclassified_pods", {"value": "gold"}) is None
+
+
+async def test_of_several_pods_roots_the_one_with_the_apis_pods_is_looked_at_and_that_is_said(server, tmp_path):
+    opened = Gate()
+    server.lists += [opened, pod_list(10, pod(0, labels=CRITICAL))]
+    async with collector(server, tmp_path, {"host.pods_root": None}, groups=(1,), start=False) as h:
+        far = "system.slice/node/kubepods"
+        shutil.copytree(h.node.base, h.node.root / far)
+        (h.node.root / far / group(1)).rename(h.node.root / far / group(0))
+        for root in (PODS_ROOT, far):
+            (h.node.root / root / "cgroup.events").write_text("populated 1\n")
+        h.service = CollectorService(replace(h.context, metrics=CommonMetrics("collector")))
+        await h.start()
+        state = await tick(h)
+        said = f"pods root: several hold running pods (kubepods, {far}); "
+        assert (
+            state.notes[1] == f"{said}kubepods is looked at; set host.pods_root to the right one, for the actuator too"
+        )
+        opened.open()
+        server.until(lambda: len(server.of("watch")) == 1)
+        state = await tick(h)
+        assert (pods_of(state), state.writable) == ({"shop/p0": "latency-critical"}, True)
+        assert state.notes == (f"{said}{far} is looked at; set host.pods_root to the right one, for the actuator too",)
+        assert [one.group for one in state.pods if one.uid] == [group(0)]
+
+
+async def tick(h) -> State:
+    await h.advance(5.0)
+    return h.sent(State)[-1]
+
+
+async def test_a_trouble_is_said_to_its_end(server, tmp_path):
+    asks = {"annotations": {"prometheus.io/port": "1", "prometheus.io/scheme": "https"}}  # nobody listens there
+    server.lists.append(pod_list(10, pod(0, labels=CRITICAL, status={"podIP": "127.0.0.1"}, metadata=asks)))
+    authorities = tmp_path / f"{'ca-' * 70}.pem"
+    shutil.copy(Path(__file__).parents[1] / "fixtures/tls/ca.pem", authorities)
+    async with collector(server, tmp_path, {"collector.tls_ca_file": str(authorities)}) as h:
+        server.until(lambda: len(server.of("watch")) == 1)
+        authorities.write_text("none")
+        await tick(h)
+        note = (await tick(h)).notes[-1]
+        assert note.startswith(f"collector.tls_ca_file: {authorities}: ")
+        assert note.endswith("; it must be a readable PEM file")
 
 
 async def test_failures_are_counted_by_their_word(server, tmp_path):

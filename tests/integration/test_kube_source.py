@@ -1,5 +1,6 @@
 """Pods through the real client from a real HTTP server, which misbehaves in every way that was ever reported."""
 
+import json
 import os
 import ssl
 import threading
@@ -12,11 +13,17 @@ from runtime.errors import ConfigError
 from services.collector.core.workload import Workload
 from services.collector.sources.kubernetes import ApiTrouble, KubeApi, Limits
 from services.collector.sources.pod_watch import Pace, PodWatch
+from tests.support import kube_objects
 from tests.support.kube_api import CUT, PATIENCE_SECONDS, STAY, Gate, KubeApiServer, Raw, Refuse
-from tests.support.kube_objects import CLASS_LABEL, bookmark, event, expired, line, pod_list, pod_object
+from tests.support.kube_objects import CLASS_LABEL, bookmark, event, expired, line, pod_list
 
 NODE = "worker-3.example"
 TLS_FILES = f"{os.path.dirname(__file__)}/../fixtures/tls"
+
+
+def pod_object(*args, **parts):
+    """A pod of our node."""
+    return kube_objects.pod_object(*args, **parts, spec={"nodeName": NODE})
 
 
 class Everywhere:
@@ -64,10 +71,15 @@ class Following:
         return self.watch.workloads()
 
     def reasons(self) -> list[str]:
-        return [what for what, _ in self.told if what not in ("list", "event", "back")]
+        return [what for what, _ in self.told if what not in ("list", "watch", "event", "back")]
 
     def texts(self) -> str:
         return " ".join(text for _, text in self.told)
+
+
+def agreed(made, times):
+    """Waits until the server has agreed to so many watches."""
+    made.until(lambda: made.told.count(("watch", "")) == times)
 
 
 @pytest.fixture
@@ -118,7 +130,7 @@ def test_pods_of_this_node_are_listed_and_followed(server, tmp_path):
         assert made.watch.trouble() is None
     (listed,), (watched,) = server.of("list"), server.of("watch")
     assert listed == {"path": "/api/v1/pods", "fieldSelector": f"spec.nodeName={NODE}", "resourceVersion": "0"}
-    assert int(watched.pop("timeoutSeconds")) in range(3200, 3601)
+    assert watched.pop("timeoutSeconds") == "21", "seven tenths of the silence that counts as death"
     assert watched == {
         "path": "/api/v1/pods",
         "fieldSelector": f"spec.nodeName={NODE}",
@@ -152,13 +164,14 @@ def test_a_relist_asks_for_nothing_older_than_what_was_heard(server, tmp_path):
     assert [query.get("resourceVersion") for query in server.of("list")] == ["0", "700"]
 
 
-def test_after_a_long_outage_pods_are_listed_anew(server, tmp_path):
+def test_after_an_outage_that_makes_the_view_stale_pods_are_listed_anew(server, tmp_path):
     at, opened = [0.0], Gate()
     server.lists += [pod_list(10, pod_object("A", "ua", 5)), pod_list(20, pod_object("B", "ub", 15))]
     server.watches += [[opened, CUT], [STAY]]
-    with following(server, tmp_path, limits=Limits(silence=70.0), monotonic=lambda: at[0]) as made:
+    limits = Limits(silence=70.0)
+    with following(server, tmp_path, limits=limits, monotonic=lambda: at[0], max_age=90.0) as made:
         server.until(lambda: len(server.of("watch")) == 1)
-        at[0] = 71.0  # no event has come since, so none need come to prove the view
+        at[0] = 91.0  # no event has come since, so none need come to prove the view
         opened.open()
         made.until(lambda: made.uids() == {"ub"})
         assert made.watch.age_seconds() == 0.0
@@ -227,20 +240,224 @@ def test_kw_03_a_silent_connection_ends_and_pods_are_listed_anew(server, tmp_pat
     server.watches += [[event("MODIFIED", pod_object("A", "ua", 11, "batch")), STAY]]
     with following(server, tmp_path, limits=Limits(silence=0.3)) as made:
         made.until(lambda: "un" in made.uids())
-        assert "silent" in made.reasons()
+        assert made.reasons()[:2] == ["silent", "silent"]
+        watched = [query["resourceVersion"] for query in server.of("watch")]
+        assert watched[:2] == ["10", "11"], "once, it is only watched again from where the first one ended"
 
 
 def test_kw_03_bytes_that_drip_without_an_event_are_silence(server, tmp_path):
     server.lists += [pod_list(10), pod_list(40, pod_object("N", "un", 30))]
-    opened = Gate()
-    server.watches.append([b'{"type":"ADDED",', opened, b'"object":', Gate()])
+    opened = [Gate(), Gate()]
+    server.watches += [[b'{"type":"ADDED",', gate, b'"object":', Gate()] for gate in opened]
     at = [0.0]
     with following(server, tmp_path, limits=Limits(silence=70.0), monotonic=lambda: at[0]) as made:
-        server.until(lambda: len(server.of("watch")) == 1)
-        at[0] = 71.0
-        opened.open()
+        for number, gate in enumerate(opened):
+            agreed(made, number + 1)
+            at[0] += 71.0
+            gate.open()
         made.until(lambda: "un" in made.uids())
-        assert made.reasons() == ["silent"]
+        assert made.reasons() == ["silent", "silent"]
+
+
+@pytest.mark.parametrize("nothing", [b"\n", b"\r\n", b"null\n", b'{"type":"SOMETHING_NEW"}\n', b"  \n"])
+def test_lines_that_say_nothing_prove_nothing_and_end_as_silence(server, tmp_path, nothing):
+    server.lists += [pod_list(10), pod_list(40, pod_object("N", "un", 30))]
+    opened = [Gate(), Gate()]
+    server.watches += [[gate, nothing, STAY] for gate in opened]
+    at = [0.0]
+    with following(server, tmp_path, limits=Limits(silence=70.0), monotonic=lambda: at[0]) as made:
+        for number, gate in enumerate(opened):
+            agreed(made, number + 1)
+            at[0] += 71.0
+            gate.open()
+        made.until(lambda: "un" in made.uids())
+        assert made.reasons() == ["silent", "silent"]
+        assert ("event", "") not in made.told
+
+
+def test_a_quiet_watch_is_renewed_from_where_it_ended_and_each_renewal_proves_the_view(server, tmp_path):
+    server.lists.append(pod_list(10, pod_object("A", "ua", 5)))
+    ended = [Gate(), Gate(), Gate()]
+    server.watches += [[gate] for gate in ended]  # an orderly end without a word, as an API server 1.20 makes it
+    at = [0.0]
+    limits = Limits(silence=70.0)
+    with following(server, tmp_path, limits=limits, monotonic=lambda: at[0], max_age=90.0) as made:
+        for number, gate in enumerate(ended):
+            agreed(made, number + 1)
+            at[0] += 49.0
+            gate.open()
+        agreed(made, 4)
+        assert (made.watch.age_seconds(), made.watch.stale(), made.reasons()) == (0.0, None, [])
+    assert [query["resourceVersion"] for query in server.of("watch")] == ["10"] * 4
+    assert {query["timeoutSeconds"] for query in server.of("watch")} == {"49"}
+    assert len(server.of("list")) == 1
+
+
+def test_a_quiet_watch_is_asked_for_no_longer_than_until_the_next_list(server, tmp_path):
+    server.lists += [pod_list(10), pod_list(20)]
+    ended = Gate()
+    server.watches += [[ended], [STAY]]
+    at = [0.0]
+    with following(server, tmp_path, limits=Limits(silence=70.0), monotonic=lambda: at[0], relist=10.0) as made:
+        server.until(lambda: len(server.of("watch")) == 1)
+        at[0] = 10.0
+        ended.open()
+        made.until(lambda: made.told.count(("list", "")) == 2)
+    assert int(server.of("watch")[0]["timeoutSeconds"]) in (9, 10)
+
+
+def test_a_watch_that_is_refused_proves_nothing(server, tmp_path):
+    server.lists.append(pod_list(10, pod_object("A", "ua", 5)))
+    ended = Gate()
+    server.watches += [[ended], Refuse(403), Refuse(403), [STAY]]
+    at = [0.0]
+    with following(server, tmp_path, limits=Limits(silence=70.0), monotonic=lambda: at[0]) as made:
+        agreed(made, 1)
+        at[0] = 49.0
+        ended.open()
+        made.until(lambda: len(made.reasons()) == 2)
+        agreed(made, 2)
+        assert made.watch.age_seconds() == 0.0
+        made.until(lambda: ("back", "") in made.told)
+    assert len(server.of("list")) == 1
+
+
+def test_a_renewed_watch_whose_version_is_gone_leads_to_a_list(server, tmp_path):
+    server.lists += [pod_list(10, pod_object("A", "ua", 5)), pod_list(90, pod_object("B", "ub", 80))]
+    server.watches += [[], Refuse(410, "Gone"), [STAY]]
+    with following(server, tmp_path) as made:
+        made.until(lambda: made.uids() == {"ub"})
+        assert made.reasons() == ["expired"]
+    assert [query["resourceVersion"] for query in server.of("watch")][:2] == ["10", "10"]
+
+
+def in_parts(listed, rest):
+    listed["metadata"] |= {"continue": rest, "remainingItemCount": 1}
+    return listed
+
+
+def test_a_list_in_parts_is_followed_to_its_end(server, tmp_path):
+    server.lists += [
+        in_parts(pod_list(50, pod_object("A", "ua", 5)), "t0ken/=1"),
+        in_parts(pod_list(50, pod_object("B", "ub", 6)), "t0ken/=2"),
+        pod_list(50, pod_object("C", "uc", 7)),
+    ]
+    with following(server, tmp_path) as made:
+        server.until(lambda: len(server.of("watch")) == 1)
+        assert made.uids() == {"ua", "ub", "uc"}
+        assert made.told.count(("list", "")) == 1
+    node = {"path": "/api/v1/pods", "fieldSelector": f"spec.nodeName={NODE}"}
+    assert server.of("list") == [
+        node | {"resourceVersion": "0"},
+        node | {"continue": "t0ken/=1"},
+        node | {"continue": "t0ken/=2"},
+    ]
+    assert server.of("watch")[0]["resourceVersion"] == "50"
+
+
+def test_a_rest_that_has_expired_keeps_the_view_and_the_list_is_asked_for_anew(server, tmp_path):
+    opened = Gate()
+    server.lists += [
+        pod_list(10, pod_object("A", "ua", 5)),
+        in_parts(pod_list(50, pod_object("B", "ub", 6)), "old"),
+        opened,
+        Refuse(410, "Expired"),
+        pod_list(60, pod_object("C", "uc", 7)),
+    ]
+    server.watches += [[expired()], [STAY]]
+    with following(server, tmp_path) as made:
+        server.until(lambda: len(server.of("list")) == 3)
+        assert made.uids() == {"ua"}, "half a list is no view"
+        opened.open()
+        made.until(lambda: made.uids() == {"uc"})
+        assert made.reasons() == ["expired", "expired"]
+    assert [query.get("continue") or query.get("resourceVersion") for query in server.of("list")] == [
+        "0",
+        "10",
+        "old",
+        None,
+    ]
+
+
+def test_a_list_whose_parts_never_end_is_given_up(server, tmp_path):
+    server.lists.append(in_parts(pod_list(50), "again"))
+    with following(server, tmp_path) as made:
+        made.until(lambda: len(made.reasons()) > 0)
+        assert made.reasons()[0] == "garbled"
+        assert "the list of pods came in more than 256 parts" in made.texts()
+
+
+def test_a_list_in_parts_that_takes_too_long_is_given_up(server, tmp_path):
+    times = iter(range(0, 100_000, 20))
+    server.lists.append(in_parts(pod_list(50), "again"))
+    with following(server, tmp_path, monotonic=lambda: float(next(times)), max_age=90.0) as made:
+        made.until(lambda: len(made.reasons()) > 0)
+        assert made.reasons()[0] == "timeout"
+        assert "the list of pods came in parts and took longer than 90 s" in made.texts()
+
+
+def test_pods_of_other_nodes_are_not_taken(server, tmp_path):
+    elsewhere = {"nodeName": "other"}
+    server.lists.append(pod_list(10, pod_object("A", "ua", 5), kube_objects.pod_object("B", "ub", 6, spec=elsewhere)))
+    server.watches.append(
+        [
+            event("ADDED", kube_objects.pod_object("C", "uc", 11, spec=elsewhere)),
+            event("ADDED", pod_object("D", "ud", 12)),
+            STAY,
+        ]
+    )
+    with following(server, tmp_path) as made:
+        made.until(lambda: "ud" in made.uids())
+        assert made.uids() == {"ua", "ud"}
+        assert "some of other nodes, which were not asked for" in made.watch.trouble()
+
+
+def login_by(tmp_path, server, *command):
+    """A kubeconfig whose credentials come from a program."""
+    path = tmp_path / "by-program"
+    told = json.loads((tmp_path / server.kubeconfig(tmp_path)).read_text())
+    name, *args = command
+    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": name, "args": args}
+    told["users"][0]["user"] = {"exec": program | {"interactiveMode": "Never"}}
+    path.write_text(json.dumps(told))
+    return str(path)
+
+
+def credentials(expiry):
+    told = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    return json.dumps(told | {"status": {"token": "fr3sh", "expirationTimestamp": expiry}})
+
+
+def test_a_login_program_that_hangs_ends_the_start_and_is_ended(server, tmp_path):
+    os.mkfifo(tmp_path / "alive")
+    alive = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    path = login_by(tmp_path, server, "sh", "-c", f"exec > {tmp_path}/alive; echo begun; exec sleep 1000")
+    with pytest.raises(ConfigError, match=r"names for credentials gave none in 1 s; run it by hand, or `kubectl"):
+        KubeApi(NODE, path, Limits(login=1.0), time.monotonic)
+    os.set_blocking(alive, True)
+    with os.fdopen(alive) as told:
+        assert told.read() == "begun\n", "the end of it comes with the end of the program"
+
+
+def test_a_login_program_that_hangs_later_is_said(server, tmp_path):
+    flag = tmp_path / "asked"
+    once = f"[ -e {flag} ] && exec sleep 1000; touch {flag}; echo '{credentials('2020-01-01T00:00:00Z')}'"
+    server.lists.append(pod_list(10))
+    with following(
+        server, tmp_path, config=login_by(tmp_path, server, "sh", "-c", once), limits=Limits(silence=30.0, login=1.0)
+    ) as made:
+        made.until(lambda: len(made.reasons()) > 0)
+        assert made.reasons()[0] == "refused"
+        assert "names for credentials gave none in 1 s; run it by hand to see why" in made.texts()
+    assert server.requests == []
+
+
+def test_a_login_program_that_answers_is_used(server, tmp_path):
+    server.lists.append(pod_list(10))
+    answer = credentials("2999-01-01T00:00:00Z")
+    with following(server, tmp_path, config=login_by(tmp_path, server, "echo", answer)) as made:
+        made.until(lambda: ("list", "") in made.told)
+    assert server.logins[0] == "Bearer fr3sh"
 
 
 def test_kw_03_a_view_that_nothing_proves_grows_old_and_says_so(server, tmp_path):
@@ -412,8 +629,9 @@ def test_a_list_that_is_too_large_is_given_up(server, tmp_path, monkeypatch):
     monkeypatch.setattr("services.collector.sources.kubernetes.MAX_LIST_BYTES", 100)
     server.lists.append(pod_list(10, pod_object("A", "ua", 5)))
     api = KubeApi(NODE, server.kubeconfig(tmp_path), Limits(), time.monotonic)
-    with pytest.raises(ApiTrouble, match="the list of pods is larger than"):
+    with pytest.raises(ApiTrouble, match=r"the list of pods is larger than 0 MiB; see what .*kubectl get pods -A") as e:
         api.list_pods(None)
+    assert e.value.reason == "failed", "it can be read, and the server's cache is as good as any"
     api.close()
 
 
@@ -436,9 +654,10 @@ def test_a_server_that_asks_for_patience_gets_it_within_bounds(server, tmp_path)
     assert watch._pause(1, ApiTrouble("failed", "", retry_after=3600.0)) == 30.0
 
 
-def test_pauses_grow_with_failures_in_a_row_and_are_bounded():
+def test_pauses_grow_with_failures_in_a_row_and_are_bounded(server, tmp_path):
     pace = Pace(relist=300.0, silence=70.0, max_age=90.0, first_pause=1.0, longest_pause=30.0)
-    watch = PodWatch(None, Everywhere(), pace, time.monotonic, lambda *_: None)
+    api = KubeApi(NODE, server.kubeconfig(tmp_path), Limits(), time.monotonic)
+    watch = PodWatch(api, Everywhere(), pace, time.monotonic, lambda *_: None)
     longest = [max(watch._pause(failures, None) for _ in range(300)) for failures in (0, 1, 2, 3, 10, 10_000)]
     assert longest[0] == 0.0
     assert 0.5 < longest[1] <= 1.0 < longest[2] <= 2.0 < longest[3] <= 4.0

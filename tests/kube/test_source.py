@@ -8,6 +8,7 @@ import time
 import pytest
 
 from services.collector.core.workload import FINISHED, PENDING, TERMINATING
+from services.collector.sources.pod_watch import Pace
 from tests.kube.conftest import FIGURE
 from tests.kube.follower import following
 
@@ -93,12 +94,25 @@ def test_pods_of_other_nodes_are_never_seen(cluster, follower, kubeconfig):
     cluster.delete_pod("ours")
 
 
+QUIET = Pace(relist=300.0, silence=10.0, max_age=15.0)
+
+
+def test_a_quiet_watch_is_renewed_and_nothing_is_listed(cluster, kubeconfig):
+    node = f"{cluster.node}-quiet"
+    with following(cluster.namespace, node, kubeconfig, pace=QUIET) as follower:
+        follower.until(lambda _: follower.count("watch") == 4)  # three clean ends, at 7 s each
+        assert follower.source.age_seconds() < QUIET.max_age
+        assert follower.source.stale() is None
+        assert [what for what, _ in follower.told if what not in ("event", "watch")] == ["list"]
+
+
 class FromAnOldVersion:
     """The API as it is, but for the first watch: that resumes from the oldest version there ever was."""
 
     def __init__(self, api):
         self._api = api
         self._is_first = True
+        self.node = api.node
         self.list_pods, self.interrupt, self.close = api.list_pods, api.interrupt, api.close
 
     def watch_pods(self, version, timeout_seconds):
@@ -117,7 +131,7 @@ def test_a_version_that_the_server_has_forgotten_leads_to_a_new_list(cluster, ku
         assert follower.source.stale() is None
         cluster.delete_pod("kept")
         follower.until(lambda pods: "kept" not in pods)
-        assert [what for what, _ in follower.told if what not in ("event", "list")] == ["expired", "back"]
+        assert [what for what, _ in follower.told if what not in ("event", "list", "watch")] == ["expired", "back"]
 
 
 def test_a_thousand_pod_events_leave_the_right_pods_for_little_cpu(cluster, follower, record_property):

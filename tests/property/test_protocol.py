@@ -232,6 +232,22 @@ class Protocol(RuleBasedStateMachine):
             self.world.vanishes(group)
         self.world.appears(group, text)
 
+    @rule(group=GROUPS)
+    def a_pod_is_opted_out_or_in_again(self, group):
+        self.world.opted_out ^= {group}
+
+    @rule(group=GROUPS, weights=st.none() | GOOD)
+    def a_pod_is_opted_out_and_seen(self, group, weights):
+        """Whatever the verdict of that cycle comes to: none may move, or something may."""
+        world = self.world
+        world.opted_out ^= {group}
+        seen = world.see()
+        world.beat()
+        world.say(seen)
+        fields = {"boot": seen.boot, "cycle": seen.cycle, "at": world.clock.now_ns()}
+        world.say(hold(**fields) if weights is None else action(weights=weights, **fields))
+        world.land_all()
+
     @rule(group=GROUPS | st.just("*"), number=st.sampled_from([errno.EROFS, errno.EACCES, errno.EINVAL, errno.ENODEV]))
     def the_kernel_refuses(self, group, number):
         self.world.refusals[group] = number
@@ -382,3 +398,34 @@ def test_i8_a_verdict_that_an_order_to_stand_still_overtook_is_not_carried_out(w
     assert list(world.applied.values()) == [1]
     world.originals_are_back("after the order")
     world.check()
+
+
+def test_i4_a_pod_that_was_opted_out_has_its_original_though_nothing_is_carried_out(world):
+    group = "burstable/pod-a"
+    assert world.text(group).strip() == "300"
+    world.opted_out.add(group)
+    world.pass_time(TICK)
+    seen = world.see()
+    world.say(seen)
+    world.say(hold(boot=seen.boot, cycle=seen.cycle, at=world.clock.now_ns()))
+    world.land_all()
+    world.check()
+    assert world.text(group) == "100\n"
+    assert list(world.applied.values()) == [1]
+
+
+def test_i2_a_state_from_before_a_pod_was_given_back_is_not_acted_on(world):
+    """The collector begins anew: the state that was made before comes after."""
+    world.pass_time(TICK)
+    early = world.see("elsewhere", 1)
+    world.opted_out.add("burstable/pod-a")
+    seen = world.see()
+    world.say(seen)
+    world.say(hold(boot=seen.boot, cycle=seen.cycle, at=world.clock.now_ns()))
+    world.land_all()
+    assert world.text("burstable/pod-a") == "100\n"
+    world.say(early)
+    world.say(action(boot="elsewhere", cycle=1, at=world.clock.now_ns(), weights=SECOND))
+    world.land_all()
+    world.check()
+    assert sum(world.applied.values()) == 1

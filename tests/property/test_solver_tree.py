@@ -298,6 +298,25 @@ def test_what_some_weights_of_steered_pods_alone_come_to_is_reached(tree, data):
         assert reached[name] == pytest.approx(total, rel=0.03)
 
 
+def spread(sums, profile):
+    """The log of the ratio of the class that has most of what it should to the one that has least."""
+    ratios = [total / profile[name] for name, total in sums.items()]
+    return math.log(max(ratios) / min(ratios)) if ratios else 0.0
+
+
+arms = st.fixed_dictionaries({"critical": st.just(10_000), "default": st.just(316), "batch": st.just(100)})
+
+
+@given(trees(places=("", "burstable"), heaviest=79), st.one_of(arms, profiles))
+def test_no_two_classes_are_off_their_ratio_by_more_than_5_percent_without_a_word(tree, profile):
+    pods, parents = tree
+    found = solution(pods, profile, originals_of(pods), parents)
+    reached, present = class_shares(written(pods, found.targets), parents), {pod.cls for pod in pods if pod.cls}
+    sums = {name: reached[name] for name in present if reached[name]}
+    if spread(sums, profile) > math.log(1.05) + 1e-9:
+        assert found.unreachable or found.coarse
+
+
 shares_of_places = st.dictionaries(st.sampled_from("pqrs"), st.floats(1e-4, 1.0), min_size=1)
 class_weights = st.dictionaries(st.sampled_from("abcde"), st.floats(1e-4, 1.0), min_size=1)
 

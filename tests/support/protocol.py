@@ -190,6 +190,7 @@ class World:
         self.moves: list[Move] = []
         self.refusals: dict[str, int] = {}
         self.races: dict[str, str] = {}
+        self.opted_out: set[str] = set()
         self.refused_at = -math.inf
         self.sign_at = 0.0
         self.lives = 0
@@ -380,6 +381,14 @@ class World:
             if self.text(group) != known.original:
                 self._broken(f"I4: {when}: {group} holds {self.text(group)!r}, its original is {known.original!r}")
 
+    def released(self, key: tuple[str, int]) -> None:
+        """Whoever a cycle's state showed as opted out has its original when the cycle's verdict was dealt with."""
+        seen = self.states.get(key)
+        for pod in seen.pods if seen is not None and not self.refusals else ():
+            known = self.known.get(pod.group)
+            if pod.cls is None and known is not None and self.text(pod.group) != known.original:
+                self._broken(f"I4: {pod.group} was opted out in {key} and holds {self.text(pod.group)!r}")
+
     def check(self) -> None:
         """What must hold at any time."""
         for group, known in self.known.items():
@@ -456,7 +465,8 @@ class World:
         weights = {group: int(self.text(group)) for group in self.known}
         sums: dict[str, int] = defaultdict(int)
         for group, weight in weights.items():
-            sums[STEERED[group]] += weight
+            if group not in self.opted_out:
+                sums[STEERED[group]] += weight
         scale = on_profile_scale(sums, self._configs["guard"].shared.weights)
         built = {CRITICAL: class_state, BATCH: batch_state}
         seen = state(
@@ -465,7 +475,14 @@ class World:
             at=self.clock.now_ns(),
             classes={name: built[name](weight=weight, pods_weight=sums[name]) for name, weight in scale.items()},
             pods=tuple(
-                PodState(uid=group, name=group, group=group, cls=STEERED[group], weight=weight)
+                PodState(
+                    uid=group,
+                    name=group,
+                    group=group,
+                    cls=None if group in self.opted_out else STEERED[group],
+                    weight=weight,
+                    skip="excluded" if group in self.opted_out else None,
+                )
                 for group, weight in sorted(weights.items())
             ),
         )
@@ -644,10 +661,14 @@ class World:
 
         async def acts(verdict, heard_at):
             self.acting = verdict
+            key = (verdict.boot, verdict.cycle)
+            knew = key in service._states and not service._ending
             try:
                 await act(verdict, heard_at)
             finally:
                 self.acting = None
+            if knew:
+                self.released(key)
 
         def appends(records, *, sync):
             if process.doom == ("append", 1):

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from cli.doctor_place import service_of
 from cli.inputs import SECTIONS
 from hostfs.pods import find_pods_root, parse_pod_group
 from lab.simnode import make_node
@@ -176,6 +177,7 @@ def test_an_extra_that_does_not_exist_is_refused(monkeypatch, capsys):
 @pytest.mark.parametrize("service", SERVICES)
 def test_every_service_has_a_target_that_runs_it_as_nobody_but_the_actuator_as_root(service):
     assert json.loads(last(service, "ENTRYPOINT")) == ["python", "-m", f"services.{service}"]
+    assert service_of(json.loads(last(service, "ENTRYPOINT"))) == service  # so that the doctor knows where it is
     assert last(service, "USER") == ("0:0" if service == "actuator" else "65532:65532")
     port = str(HttpSettings().port_of(service))
     assert last(service, "EXPOSE") == port
@@ -187,6 +189,15 @@ def test_every_service_has_a_target_that_runs_it_as_nobody_but_the_actuator_as_r
 def test_the_image_says_the_version_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert ("ARG", f"VERSION={project['version']}") in dockerfile()["runtime"]
+
+
+def test_an_image_holds_the_byte_code_of_python_s_own_library():
+    """Python's images have none, and a read-only file system takes none."""
+    (run,) = [rest for keyword, rest in dockerfile()["runtime"] if keyword == "RUN"]
+    assert run.startswith("python -m compileall -q ")
+    assert "--invalidation-mode unchecked-hash" in run
+    order = [keyword for keyword, _ in dockerfile()["runtime"]]
+    assert order.index("RUN") < order.index("USER")  # root may write there
 
 
 def test_a_builder_without_buildkit_understands_the_dockerfile():
@@ -379,7 +390,7 @@ def test_an_update_takes_a_tenth_of_the_nodes_at_a_time():
 def test_the_agent_and_its_server_ask_for_little_and_have_no_cpu_limit():
     """Together with the test workloads they fit on a node of two CPUs."""
     millicpu = [int(one["resources"]["requests"]["cpu"].removesuffix("m")) for one in containers().values()]
-    assert sum(millicpu) == 100
+    assert sum(millicpu) == 150
     server = objects("kubernetes")["StatefulSet", "trimtab-nats"]["spec"]["template"]["spec"]["containers"][0]
     assert server["resources"]["requests"]["cpu"] == "50m"
     asked = {
@@ -389,7 +400,7 @@ def test_the_agent_and_its_server_ask_for_little_and_have_no_cpu_limit():
         if kind == "Deployment"
     }
     assert asked == {"api": 100, "batch": 1600, "monitor": 50, "loadgen": 50}  # 16 : 1 against the API
-    assert 100 + 50 + sum(asked.values()) <= 2000
+    assert 150 + 50 + sum(asked.values()) <= 2000
     for container in containers().values():
         assert set(container["resources"]["limits"]) == {"memory"}
 
@@ -434,18 +445,62 @@ def test_all_that_an_overlay_names_is_there():
     for path in (DEPLOY / "overlays").glob("*/kustomization.yaml"):
         kustomization = yaml.safe_load(path.read_text())
         for named in kustomization["resources"]:
-            assert (path.parent / named / "kustomization.yaml").is_file(), (path, named)
+            at = path.parent / named
+            assert (at if named.endswith(".yaml") else at / "kustomization.yaml").is_file(), (path, named)
         for patch in kustomization.get("patches", ()):
             assert "path" not in patch or (path.parent / patch["path"]).is_file()
 
 
 def test_with_a_storage_class_the_streams_are_on_a_volume_of_their_own():
-    (patch,) = yaml.safe_load((DEPLOY / "overlays" / "persistent" / "kustomization.yaml").read_text())["patches"]
+    folder = DEPLOY / "overlays" / "persistent"
+    (patch,) = yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]
     assert patch["target"] == {"kind": "StatefulSet", "name": "trimtab-nats"}
-    removed, added = yaml.safe_load(patch["patch"])
+    (replaced,) = yaml.safe_load(patch["patch"])
     volumes = objects("kubernetes")["StatefulSet", "trimtab-nats"]["spec"]["template"]["spec"]["volumes"]
-    assert removed == {"op": "remove", "path": "/spec/template/spec/volumes/1"}
-    assert volumes[1]["name"] == added["value"][0]["metadata"]["name"] == "data"
+    assert (replaced["op"], replaced["path"]) == ("replace", "/spec/template/spec/volumes/1")
+    assert volumes[1]["name"] == replaced["value"]["name"] == "data"
+    claim = yaml.safe_load((folder / "volume.yaml").read_text())
+    assert replaced["value"]["persistentVolumeClaim"] == {"claimName": claim["metadata"]["name"]}
+    assert claim["metadata"]["namespace"] == "trimtab"
+    gigabytes = claim["spec"]["resources"]["requests"]["storage"].removesuffix("Gi")
+    assert int(gigabytes) << 30 > sum(stream.max_bytes or 0 for stream in STREAMS)
+
+
+UNCHANGEABLE = {
+    "PriorityClass": ("value", "preemptionPolicy", "globalDefault"),
+    "StatefulSet": ("serviceName", "selector", "volumeClaimTemplates", "podManagementPolicy"),
+    "DaemonSet": ("selector",),
+}
+"""What Kubernetes lets nobody change of what is there (below `spec`, where there is one)."""
+
+
+def test_no_overlay_changes_what_could_not_be_applied_over_another():
+    """All of them against a real API server: tests/kube/test_overlays.py."""
+    base = set(objects("kubernetes"))
+    for path in (DEPLOY / "overlays").glob("*/kustomization.yaml"):
+        kustomization = yaml.safe_load(path.read_text())
+        for named in kustomization["resources"]:
+            if named.endswith(".yaml"):
+                own = yaml.safe_load((path.parent / named).read_text())
+                assert (own["kind"], own["metadata"]["name"]) not in base, "an object of that name says something else"
+        for patch in kustomization.get("patches", ()):
+            text = patch["patch"] if "patch" in patch else (path.parent / patch["path"]).read_text()
+            said = yaml.safe_load(text)
+            if isinstance(said, list):
+                assert all(one["path"].startswith("/spec/template/") for one in said), path
+                continue
+            assert not set(UNCHANGEABLE.get(said["kind"], ())) & set(said.get("spec", said)), path
+
+
+def test_on_kind_the_agent_and_its_server_make_room_for_themselves():
+    folder = DEPLOY / "overlays" / "kind"
+    cls = yaml.safe_load((folder / "priority.yaml").read_text())
+    assert cls["preemptionPolicy"] == "PreemptLowerPriority"
+    assert cls["value"] == objects("kubernetes")["PriorityClass", "trimtab"]["value"]
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    patches = [yaml.safe_load(one["patch"]) for one in kustomization["patches"]]
+    given = {one["kind"]: one["spec"]["template"]["spec"].get("priorityClassName") for one in patches[1:]}
+    assert given == dict.fromkeys(("DaemonSet", "StatefulSet"), cls["metadata"]["name"])
 
 
 def test_with_credentials_each_container_has_its_own_seed_alone():

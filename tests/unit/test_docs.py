@@ -466,7 +466,9 @@ def test_words_of_the_actuator_are_the_documented_ones() -> None:
     rules |= code_words(r'return "(\w+)", ', "services/actuator/service.py")
     assert first_words(text, "`rule`") == rules
     results = {quoted(row["`writes[].result`"])[0] for row in tables(text) if "`writes[].result`" in row}
-    assert results == code_words(r'"(applied|unchanged|skipped|failed|mismatch)"', "services/actuator/weights.py")
+    assert results == code_words(
+        r'"(applied|unchanged|skipped|failed|mismatch|released)"', "services/actuator/weights.py"
+    )
     reasons = code_words(r'_skipped\([^"\n]+, "(\w+)"\)', "services/actuator/weights.py")
     reasons |= code_words(r'why_not = "(\w+)"', "services/actuator/weights.py")
     reasons |= code_words(r'_write\([^"\n]+, "(?:skipped|failed)", "(\w+)"\)', "services/actuator/weights.py")

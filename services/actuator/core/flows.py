@@ -147,26 +147,16 @@ def best_setting(
     cause. Among what is left, the families' shares come as near as they can to the `natural` ones, which leave each
     class divided among families as it was (least relative entropy).
     """
-    asked = sum(weights.values())
-    everything = Line(sum(line.at for line in lines.values()), sum(line.slope for line in lines.values()))
-    cuts = [
-        (
-            Line(sum(lines[f].at for f in families), sum(lines[f].slope for f in families)),
-            sum(weights[name] for name in names) / asked,
-        )
-        for families, names in confined(places)
-    ]
-
-    def least(z: float) -> float:
-        return min(line(z) / (part * everything(z)) for line, part in cuts)
+    cuts = _cuts(lines, weights, places)
+    everything = _everything(lines)
 
     def strangeness(z: float) -> float:
         parts = ((line(z) / everything(z), natural[family]) for family, line in lines.items())
         return sum(part * math.log(part / wish) for part, wish in parts if part > 0)
 
     start = _top(lambda z: -strangeness(z))
-    best = _top(least)
-    enough = min(1.0, least(best)) ** 2 * (1 - _ROUNDING)
+    best = nearest_setting(lines, weights, places)
+    enough = min(1.0, _least(cuts, everything, best)) ** 2 * (1 - _ROUNDING)
     low, high = 0.0, 1.0
     for line, part in cuts:
         at, slope = line.at - enough * part * everything.at, line.slope - enough * part * everything.slope
@@ -175,6 +165,36 @@ def best_setting(
         elif slope < 0:
             high = min(high, -at / slope)
     return max(low, min(high, start)) if low <= high else best
+
+
+def nearest_setting(
+    lines: Mapping[str, Line], weights: Mapping[str, float], places: Mapping[str, frozenset[str]]
+) -> float:
+    """How to set the free sum for the class that has least of what it should to have as much as it can."""
+    cuts, everything = _cuts(lines, weights, places), _everything(lines)
+    return _top(lambda z: _least(cuts, everything, z))
+
+
+def _cuts(
+    lines: Mapping[str, Line], weights: Mapping[str, float], places: Mapping[str, frozenset[str]]
+) -> list[tuple[Line, float]]:
+    """What each set of families has, and the part of all that the classes confined to it should have."""
+    asked = sum(weights.values())
+    return [
+        (
+            Line(sum(lines[f].at for f in families), sum(lines[f].slope for f in families)),
+            sum(weights[name] for name in names) / asked,
+        )
+        for families, names in confined(places)
+    ]
+
+
+def _everything(lines: Mapping[str, Line]) -> Line:
+    return Line(sum(line.at for line in lines.values()), sum(line.slope for line in lines.values()))
+
+
+def _least(cuts: Sequence[tuple[Line, float]], everything: Line, z: float) -> float:
+    return min(line(z) / (part * everything(z)) for line, part in cuts)
 
 
 def _top(function: Callable[[float], float]) -> float:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -22,12 +23,16 @@ from schemas.settings import KERNEL_MAX_WEIGHT, KERNEL_MIN_WEIGHT
 from schemas.tree import parent_of, structural_shares
 from services.actuator.core import integers
 from services.actuator.core.apart import solve_apart, without_common_parent
-from services.actuator.core.families import Tree, tree_of
-from services.actuator.core.flows import Line, best_setting, flows, natural_flows, totals
+from services.actuator.core.families import Settled, Tree, tree_of
+from services.actuator.core.flows import Line, best_setting, flows, natural_flows, nearest_setting, totals
+from services.actuator.core.nearby import Nearby
 from services.actuator.core.target import Target
 from services.actuator.core.words import REACHED_RATIO, coarseness, denial
 
 __all__ = ["Solution", "Target", "solution", "solve"]
+
+_MORE_SUMS: Final = 2
+"""How far beside the best sum of pods beside QoS groups others are tried where whole numbers miss the order."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,66 @@ def _over_the_tree(  # noqa: PLR0917 - a pure core takes all it needs
         seeds[pod.cls or ""][parent_of(pod.group)] += own[pod.group]
     places = {name: frozenset(seed) for name, seed in seeds.items()}
     natural = natural_flows(_floats(tree.settle(None, whole=False).shares), wanted, seeds)
-    possible, free_sum = _set_free_sum(tree, wanted, places, natural)
-    settled = tree.settle(free_sum, whole=True)
-    found = flows(_floats(settled.shares), wanted, seeds, natural)
+    possible, nearest, free_sums = _set_free_sum(tree, wanted, places, natural)
+    can_have = {name: sum(flow.values()) for name, flow in flows(possible, wanted, seeds, natural).items()}
+    available = sum(can_have.values())
+    asked = sum(wanted.values())
+    denied = [
+        name
+        for name, weight in wanted.items()
+        if abs(can_have[name] * asked / (weight * available) - 1) > REACHED_RATIO
+    ]
+    settled, weight_of = _in_whole_numbers(tree, wanted, own, seeds, natural, free_sums, is_possible=not denied)
+    targets = [Target(pod.uid, pod.name, pod.group, weight_of[pod.group]) for pod in steered]
+    now = [replace(pod, weight=weight_of.get(pod.group, own[pod.group])) for pod in (*steered, *others)]
+    shares = structural_shares(now, parents)
+    reached = {name: sum(shares[pod.group] for pod in steered if pod.cls == name) for name in wanted}
+    should = {name: weight / asked * sum(reached.values()) for name, weight in wanted.items()}
+    at_best = {name: part * sum(reached.values()) for name, part in _parts(nearest, wanted, places).items()}
+    said = "; ".join(
+        denial(name, reached[name], should[name], at_best[name], places[name], tree, settled) for name in denied
+    )
+    return Solution(targets, said or None, None if denied else coarseness(reached, should))
+
+
+def _in_whole_numbers(  # noqa: PLR0917 - a pure core takes all it needs
+    tree: Tree,
+    wanted: Mapping[str, int],
+    own: Mapping[str, int],
+    seeds: Mapping[str, Mapping[str, float]],
+    natural: Mapping[str, Mapping[str, float]],
+    free_sums: Iterable[int | None],
+    *,
+    is_possible: bool,
+) -> tuple[Settled, dict[str, int]]:
+    """Weights, with the first of the free family's sums by which all classes come as near as is worth a word, else
+    with the one by which they come nearest. What is not possible anyway is as near as rounding makes it.
+    """
+    best: tuple[float, Settled, dict[str, int]] | None = None
+    for free_sum in free_sums:
+        settled = tree.settle(free_sum, whole=True)
+        weight_of = _rounded(tree, wanted, own, seeds, flows(_floats(settled.shares), wanted, seeds, natural), settled)
+        if not is_possible:
+            return settled, weight_of
+        nearby = Nearby(tree, wanted, own, {path: int(total) for path, total in settled.sums.items()})
+        weight_of = nearby.improved(weight_of)
+        spread = nearby.spread(weight_of)
+        if best is None or spread < best[0]:
+            best = spread, settled, weight_of
+        if spread <= REACHED_RATIO:
+            break
+    assert best is not None
+    return best[1:]
+
+
+def _rounded(  # noqa: PLR0917 - a pure core takes all it needs
+    tree: Tree,
+    wanted: Mapping[str, int],
+    own: Mapping[str, int],
+    seeds: Mapping[str, Mapping[str, float]],
+    found: Mapping[str, Mapping[str, float]],
+    settled: Settled,
+) -> dict[str, int]:
     weight_of: dict[str, int] = {}
     for path, family in tree.families.items():
         if not family.pods:
@@ -110,21 +172,7 @@ def _over_the_tree(  # noqa: PLR0917 - a pure core takes all it needs
             scale = sum(wanted.values()) if len(settled.sums) == 1 else family.own
             factor = scale / sum(wishes.values())
             weight_of |= integers.free({group: wish * factor for group, wish in wishes.items()})
-    targets = [Target(pod.uid, pod.name, pod.group, weight_of[pod.group]) for pod in steered]
-    now = [replace(pod, weight=weight_of.get(pod.group, own[pod.group])) for pod in (*steered, *others)]
-    shares = structural_shares(now, parents)
-    reached = {name: sum(shares[pod.group] for pod in steered if pod.cls == name) for name in wanted}
-    asked = sum(wanted.values())
-    should = {name: weight / asked * sum(reached.values()) for name, weight in wanted.items()}
-    can_have = {name: sum(flow.values()) for name, flow in flows(possible, wanted, seeds, natural).items()}
-    available = sum(can_have.values())
-    denied = [
-        name
-        for name, weight in wanted.items()
-        if abs(can_have[name] * asked / (weight * available) - 1) > REACHED_RATIO
-    ]
-    said = "; ".join(denial(name, reached[name], should[name], places[name], tree, settled) for name in denied)
-    return Solution(targets, said or None, None if denied else coarseness(reached, should))
+    return weight_of
 
 
 def _set_free_sum(
@@ -132,11 +180,14 @@ def _set_free_sum(
     wanted: Mapping[str, int],
     places: Mapping[str, frozenset[str]],
     natural: Mapping[str, Mapping[str, float]],
-) -> tuple[dict[str, float], int | None]:
-    """The families' shares for the free family's best sum, and that sum as a whole number; None if there is none."""
+) -> tuple[dict[str, float], dict[str, float], list[int | None]]:
+    """The families' shares for the free family's best sum, those for the sum that is nearest to the order whatever it
+    costs, and whole numbers near the best one, the best first; None if there is none.
+    """
     family = tree.free
     if family is None:
-        return _floats(tree.settle(None, whole=False).shares), None
+        shares = _floats(tree.settle(None, whole=False).shares)
+        return shares, shares, [None]
     low, high = tree.sum_range
     at_low, at_high = (_floats(tree.settle(total, whole=False).shares) for total in (low, high))
     lines = {path: Line(at_low[path], at_high[path] - at_low[path]) for path in at_low}
@@ -150,15 +201,28 @@ def _set_free_sum(
     # Sums below it are rounded, too: of the nearest, and of what was, the one that keeps most of what is possible.
     offs = {total: _off(_floats(tree.settle(total, whole=True).shares), wanted, places) for total in in_range}
     at_best = _off(possible := {path: line(z) for path, line in lines.items()}, wanted, places)
-    free_sum = next(total for total in in_range if offs[total] <= max(at_best, min(offs.values())) + REACHED_RATIO / 2)
-    return possible, free_sum
+    first = next(total for total in in_range if offs[total] <= max(at_best, min(offs.values())) + REACHED_RATIO / 2)
+    steps = range(1, _MORE_SUMS + 1) if first * REACHED_RATIO < 1 else ()  # of a large sum one unit is no matter
+    further = [total for step in steps for total in (nearest[0] - step, nearest[0] + step)]
+    others = dict.fromkeys(total for total in further if low <= total <= high and total != first)
+    top = nearest_setting(lines, wanted, places)
+    return possible, {path: line(top) for path, line in lines.items()}, [first, *others]
 
 
 def _off(shares: Mapping[str, float], wanted: Mapping[str, int], places: Mapping[str, frozenset[str]]) -> float:
     """How far some class must be from what it should have, as a logarithm."""
-    ratio = sum(shares.values()) / sum(wanted.values())
+    asked = sum(wanted.values())
+    parts = _parts(shares, wanted, places)
+    return max(abs(math.log(part * asked / wanted[name])) for name, part in parts.items())
+
+
+def _parts(
+    shares: Mapping[str, float], wanted: Mapping[str, int], places: Mapping[str, frozenset[str]]
+) -> dict[str, float]:
+    """Each class's part of all, as near to the order as the families' shares allow."""
+    available = sum(shares.values())
     found = (part for _, part in totals(shares, wanted, places))
-    return max(abs(math.log(total / (wanted[name] * ratio))) for part in found for name, total in part.items())
+    return {name: total / available for part in found for name, total in part.items()}
 
 
 def _floats(shares: Mapping[str, Fraction]) -> dict[str, float]:

@@ -5,18 +5,19 @@ pod alone. Null stands for "none" everywhere.
 """
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, cast
 
 from hostfs.pods import Qos
-from services.collector.core.workload import FINISHED, PENDING, TERMINATING, Workload
+from services.collector.core.targets import METRIC, PATH, PORT, SCHEME, SCRAPE, UNIT
+from services.collector.core.workload import EXCLUDE, FINISHED, OBJECTIVE, PENDING, TERMINATING, Workload
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 CONFIG_HASH: Final = "kubernetes.io/config.hash"
 
-_NEEDED: Final = ("prometheus.io/", "trimtab.dev/", MIRROR, CONFIG_HASH)
-"""Beginnings of the annotations that are kept; others may be a quarter of a MiB a pod."""
+_NEEDED: Final = frozenset({SCRAPE, SCHEME, PORT, PATH, METRIC, UNIT, EXCLUDE, OBJECTIVE, MIRROR, CONFIG_HASH})
+"""The annotations that are kept; others may be a quarter of a MiB a pod."""
 
 _QOS: Final = frozenset({"Guaranteed", "Burstable", "BestEffort"})
 _OVER: Final = frozenset({"Succeeded", "Failed"})
@@ -24,7 +25,7 @@ _MAX_UID: Final = 128
 _MAX_NAME: Final = 253
 _MAX_KEY: Final = 317
 _MAX_VALUE: Final = 4096
-_MAX_TEXTS: Final = 512
+_MAX_TEXTS_SIZE: Final = 1 << 16
 _MAX_CONTAINERS: Final = 256
 _MAX_PORTS: Final = 256
 _MAX_PORT: Final = 65535
@@ -82,8 +83,15 @@ def identity(obj: object) -> tuple[str | None, str | None]:
     return _short(meta.get("uid")), _short(meta.get("resourceVersion"))
 
 
-def kube_pod(obj: object) -> KubePod:
-    """What we need of a pod object. Raises OddPod."""
+def node_of(obj: object) -> str | None:
+    """The node that a pod object says it is bound to, None where it says none."""
+    spec = obj.get("spec") if isinstance(obj, Mapping) else None
+    node = spec.get("nodeName") if isinstance(spec, Mapping) else None
+    return node if isinstance(node, str) and node else None
+
+
+def kube_pod(obj: object, label_keys: Collection[str] | None = None) -> KubePod:
+    """What we need of a pod object, with the labels of these keys (None: all). Raises OddPod."""
     top = _mapping(obj, "the pod")
     meta = _mapping(top.get("metadata"), "metadata")
     spec = _mapping(top.get("spec"), "spec")
@@ -111,7 +119,7 @@ def kube_pod(obj: object) -> KubePod:
         uid=uid,
         name=f"{namespace}/{name}" if namespace else name,
         group="",
-        labels=_texts(meta.get("labels"), "metadata.labels"),
+        labels=_texts(meta.get("labels"), "metadata.labels", label_keys),
         # A pod that is over keeps an address in the API that may be another's by now: nothing leads to it from here.
         annotations=annotations if skip is None else {},
         address=_address(status, host_network=host_network) if skip is None else None,
@@ -216,13 +224,17 @@ def _list(value: object, where: str, most: int) -> list[object]:
     return value[:most]
 
 
-def _texts(value: object, where: str, beginnings: tuple[str, ...] = ("",)) -> dict[str, str]:
+def _texts(value: object, where: str, keys: Collection[str] | None) -> dict[str, str]:
+    """The texts of these keys, None: of all; together no more than a bounded number of characters."""
+    told = _mapping(value, where)
     found: dict[str, str] = {}
-    for key, text in _mapping(value, where).items():
-        if isinstance(key, str) and key.startswith(beginnings):
-            found[_text(key, where, _MAX_KEY)] = _text(text, where, _MAX_VALUE)
-        if len(found) > _MAX_TEXTS:
-            raise OddPod(f"{where} has more than {_MAX_TEXTS} entries")
+    size = 0
+    for key in told if keys is None else keys:
+        if isinstance(key, str) and key in told:
+            found[_text(key, where, _MAX_KEY)] = text = _text(told[key], where, _MAX_VALUE)
+            size += len(key) + len(text)
+        if size > _MAX_TEXTS_SIZE:
+            raise OddPod(f"{where} has more than {_MAX_TEXTS_SIZE >> 10} KiB of text")
     return found
 
 

@@ -4,14 +4,16 @@ Versions decide, not arrival: an event changes a pod only if it is newer than wh
 the list. Versions are compared as numbers where both are decimal (as Kubernetes' are); others go by arrival.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from services.collector.core.kube_pod import KubePod, OddPod, identity, kube_pod
+from services.collector.core.kube_pod import KubePod, OddPod, identity, kube_pod, node_of
 
-Outcome: TypeAlias = Literal["changed", "same", "relist"]
-"""What an event did: changed the pods, changed nothing, or showed that events are missing."""
+Outcome: TypeAlias = Literal["changed", "same", "nothing", "relist"]
+"""What an event did: changed the pods, changed none of them, said nothing at all (so it proves nothing either), or
+showed that events are missing.
+"""
 
 MAX_PODS: Final = 2048
 """Most pods held; a kubelet runs 110 unless told otherwise, and hardly ever more than 500."""
@@ -31,51 +33,58 @@ class _Known:
 
 @dataclass
 class PodsKnown:
-    """Pods by uid. `version` is where to resume watching: the newest version heard of, None before a list."""
+    """Pods by uid. `version` is where to resume watching: the newest version heard of, None before a list.
 
+    `node` is whose pods these are: others are not taken. `label_keys` are the labels that are kept, None: all.
+    """
+
+    node: str | None = None
+    label_keys: Collection[str] | None = None
     version: str | None = None
     _listed: str | None = None
     _known: dict[str, _Known] = field(default_factory=dict)
     _gone: dict[str, None] = field(default_factory=dict)
     _has_more: bool = False
+    _has_others: bool = False
 
     def replace(self, listed: object) -> None:
-        """Takes a whole list: what is not in it is gone. Raises ValueError for what is no list of pods, or has no
-        version to watch from, and keeps the pods then.
+        """Takes a whole list: what is not in it is gone. `items` may come one by one. Raises ValueError for what is no
+        list of pods, or has no version to watch from, and whatever `items` raise; it keeps the pods then.
         """
         items = listed.get("items", False) if isinstance(listed, Mapping) else False
         if items is None:
             items = []
-        if not isinstance(items, list):
+        if not isinstance(items, Iterable) or isinstance(items, Mapping | str | bytes):
             raise ValueError("the answer is no list of pods")  # noqa: TRY004 - text from outside, not our argument
         _, version = identity(listed)
         if version is None:
             raise ValueError("the list has no resourceVersion to watch from")
-        self.version = self._listed = version
-        self._known, self._gone, self._has_more = {}, {}, False
+        new = PodsKnown(self.node, self.label_keys)
         for obj in items:
-            uid, of_pod = identity(obj)
-            known = self._known.get(uid) if uid is not None else None
-            if uid is not None and (known is None or _is_newer(of_pod, known.version)):
-                self._put(uid, of_pod, obj)
-            elif uid is None:
-                self._has_more = True
+            new._add(obj)
+        self.version = self._listed = version
+        self._known, self._gone = new._known, {}
+        self._has_more, self._has_others = new._has_more, new._has_others
 
     def apply(self, event: object) -> Outcome:
         """Takes one event of a watch. None and blank text are no events; BOOKMARK moves the resume version only."""
         if event is None or (isinstance(event, str | bytes) and not event.strip()):
-            return "same"
+            return "nothing"
         if not isinstance(event, Mapping):
             return "relist"
         kind, obj = event.get("type"), event.get("object")
         if kind == "ERROR":
             return "relist"
         uid, version = identity(obj)
-        if kind == "BOOKMARK":
+        if kind == "BOOKMARK" and version is not None:
             self._move_to(version)
-        if not isinstance(kind, str) or kind not in _KINDS or uid is None:
             return "same"
-        outcome = self._remove(uid, version) if kind == "DELETED" else self._upsert(uid, version, obj)
+        if not isinstance(kind, str) or kind not in _KINDS or uid is None:
+            return "nothing"
+        if kind == "DELETED" or self._is_elsewhere(obj):
+            outcome = self._remove(uid, version)
+        else:
+            outcome = self._upsert(uid, version, obj)
         self._move_to(version)
         return outcome
 
@@ -91,7 +100,26 @@ class PodsKnown:
         odd = sorted(known.odd for known in self._known.values() if known.odd is not None)
         if self._has_more:
             odd.append(f"some without uid, or beyond {MAX_PODS}")
+        if self._has_others:
+            odd.append("some of other nodes, which were not asked for")
         return f"{len(odd)} left out: {'; '.join(odd[:_SHOWN])}" if odd else None
+
+    def _add(self, obj: object) -> None:
+        """One pod of a list."""
+        uid, version = identity(obj)
+        if uid is None:
+            self._has_more = True
+        elif not self._is_elsewhere(obj):
+            known = self._known.get(uid)
+            if known is None or _is_newer(version, known.version):
+                self._put(uid, version, obj)
+
+    def _is_elsewhere(self, obj: object) -> bool:
+        """Whether it is another node's pod: then whoever answers knows nothing of the selector, or a pod has left."""
+        node = node_of(obj)
+        is_elsewhere = self.node is not None and node is not None and node != self.node
+        self._has_others |= is_elsewhere
+        return is_elsewhere
 
     def _upsert(self, uid: str, version: str | None, obj: object) -> Outcome:
         known = self._known.get(uid)
@@ -123,7 +151,7 @@ class PodsKnown:
             self._has_more = True
             return
         try:
-            self._known[uid] = _Known(version, kube_pod(obj))
+            self._known[uid] = _Known(version, kube_pod(obj, self.label_keys))
         except OddPod as error:
             self._known[uid] = _Known(version, None, f"{uid}: {error}")
 

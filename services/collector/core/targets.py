@@ -1,9 +1,10 @@
 """Where each pod is scraped: one place at most, and a place belongs to one pod (PM-12).
 
 A `metrics_url` is taken as it stands. Else the annotations decide, as Prometheus users write them: `prometheus.io/port`
-(or `prometheus.io/scrape: "true"` and a single declared port), `prometheus.io/path` and `prometheus.io/scheme`. Pods on
-the host's network share its address: of several that lead to one place the one that declares the port has it, and if
-none or several do, nobody.
+(or `prometheus.io/scrape: "true"` and a single declared port), `prometheus.io/path` and `prometheus.io/scheme`.
+`scrape` may be any usual word for yes or no; where it is neither, that is said and nothing is scraped. Pods on the
+host's network share its address: of several that lead to one place the one that declares the port has it, and if none
+or several do, nobody.
 """
 
 import ipaddress
@@ -15,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from services.collector.core.page import reason
-from services.collector.core.workload import Workload
+from services.collector.core.workload import FALSE_WORDS, TRUE_WORDS, Workload
 
 SCRAPE: Final = "prometheus.io/scrape"
 SCHEME: Final = "prometheus.io/scheme"
@@ -91,7 +92,9 @@ def _url(workload: Workload) -> str | None:
         return workload.metrics_url
     notes = workload.annotations
     scrape = notes.get(SCRAPE, "").strip().lower()
-    if scrape not in ("", "true") or (not scrape and PORT not in notes):
+    if scrape not in TRUE_WORDS | FALSE_WORDS:
+        raise ValueError(f'{SCRAPE} is {scrape[:63]!r}; "true" or "false" is expected')
+    if scrape in FALSE_WORDS and (scrape or PORT not in notes):
         return None
     scheme, path = notes.get(SCHEME, "http").strip().lower() or "http", notes.get(PATH, "").strip() or "/metrics"
     if scheme not in _DEFAULT_PORTS:

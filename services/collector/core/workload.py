@@ -27,6 +27,10 @@ MAX_UNKNOWN_VALUES: Final = 10
 REST: Final = "(other)"
 """What the values beyond that are counted under; no label of Kubernetes can hold brackets."""
 
+TRUE_WORDS: Final = frozenset({"true", "1", "yes", "on"})
+FALSE_WORDS: Final = frozenset({"false", "0", "no", "off", ""})
+"""What people write for yes and no, in any case."""
+
 _MAX_SHOWN: Final = 63
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(us|ms|s)")
 _SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -88,12 +92,13 @@ def settle(
     workload: Workload, keys: Sequence[str], classes: Mapping[str, ClassSettings], namespaces: Namespaces
 ) -> Classified:
     """The workload's class, its reason to be skipped (of several: where it is in its life, its own wish, its namespace,
-    its group) and its objective.
+    its group) and its objective. Whoever writes that he wants to be left alone is, unless it plainly says the opposite.
     """
     objective, notes = workload.objective_p99_seconds, []
     wish = workload.annotations.get(EXCLUDE, "").strip().lower()
-    if wish not in ("", "true", "false"):
-        notes.append(f'{EXCLUDE} is {_shown(wish)!r}; "true" or "false" is expected')
+    unclear = None
+    if wish not in TRUE_WORDS | FALSE_WORDS:
+        unclear = f'{EXCLUDE} is {_shown(wish)!r}, taken as "true"; "true" or "false" is expected'
     if OBJECTIVE in workload.annotations:
         try:
             objective = parse_duration(workload.annotations[OBJECTIVE])
@@ -101,14 +106,14 @@ def settle(
             notes.append(f"{OBJECTIVE} {error}; the class's objective holds")
     skip = workload.skip
     if skip not in APART:
-        if wish == "true":
+        if wish not in FALSE_WORDS:
             skip = EXCLUDED
         elif not namespaces.takes(workload.namespace):
             skip = NAMESPACE
     if (skip, objective) != (workload.skip, workload.objective_p99_seconds):
         workload = replace(workload, skip=skip, objective_p99_seconds=objective)
     if skip in APART:
-        return Classified(workload, None)
+        return Classified(workload, None, note=unclear if skip == EXCLUDED else None)
     cls, value = classify(workload.labels, keys, classes), class_label(workload.labels, keys)
     return Classified(workload, cls, value if cls is None else None, "; ".join(notes) or None)
 

@@ -9,15 +9,17 @@ import socket
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from runtime.errors import ConfigError
 from runtime.yaml_text import one_line
+from services.collector.sources.in_time import in_time
 
 RBAC: Final = "deploy/kubernetes/rbac.yaml"
 
 MAX_LIST_BYTES: Final = 64 << 20
-"""Largest list read. etcd holds 1.5 MiB an object at most; 300 usual pods make 6 MiB."""
+"""Largest answer to a list that is read; it is held while its pods are taken from it. etcd holds 1.5 MiB an object at
+most; 300 usual pods make 6 MiB."""
 
 MAX_LINE_BYTES: Final = 4 << 20
 """Longest line of a watch: twice the largest object."""
@@ -27,6 +29,9 @@ CONNECT_SECONDS: Final = 5.0
 
 LIST_SECONDS: Final = 30.0
 """For a whole list, which a busy server may queue."""
+
+LOGIN_SECONDS: Final = 10.0
+"""For a program that a kubeconfig file names for credentials; a cloud's takes a second or two."""
 
 _CHUNK_BYTES: Final = 1 << 16
 _MAX_STATUS_BYTES: Final = 4096
@@ -48,12 +53,19 @@ class ApiTrouble(Exception):
 class PodApi(Protocol):
     """The two requests, and their end."""
 
-    def list_pods(self, version: str | None) -> bytes:
-        """A list that is not older than `version` (None: the newest there is). Raises ApiTrouble."""
+    @property
+    def node(self) -> str:
+        """Whose pods are asked for."""
+        ...
+
+    def list_pods(self, version: str | None, rest: str | None = None) -> bytes | bytearray:
+        """A list that is not older than `version` (None: the newest there is); with `rest`, what an earlier answer left
+        out. Raises ApiTrouble.
+        """
         ...
 
     def watch_pods(self, version: str, timeout_seconds: float) -> Generator[bytes, None, None]:
-        """Complete lines, as they come. Raises ApiTrouble."""
+        """An empty line as soon as the server has agreed, then complete lines, as they come. Raises ApiTrouble."""
         ...
 
     def interrupt(self) -> None:
@@ -85,6 +97,7 @@ class Limits:
     connect: float = CONNECT_SECONDS
     whole_list: float = LIST_SECONDS
     silence: float = 70.0
+    login: float = LOGIN_SECONDS
 
 
 class KubeApi:
@@ -94,12 +107,17 @@ class KubeApi:
         """Raises ConfigError for credentials that cannot be read. Talks to nobody yet."""
         from kubernetes import client  # noqa: PLC0415 - half a second and 16 MiB, for those who use it
 
-        self._node = node
+        self.node = node
         self._limits = limits
         self._monotonic = monotonic
         configuration = client.Configuration()
         configuration.retries = False  # whoever asks waits and asks again, and wants to know of each failure
-        _load(configuration, kubeconfig)
+        _load(configuration, kubeconfig, limits.login)
+        renew = cast("Callable[[object], object] | None", configuration.refresh_api_key_hook)
+        if renew is not None:
+            configuration.refresh_api_key_hook = lambda known: self._renew(  # type: ignore[assignment] # declared None
+                lambda: renew(known)
+            )
         self.server = str(configuration.host)
         self._way_out = (
             "renew the credentials in collector.kubeconfig" if kubeconfig else f"mount the service account of {RBAC}"
@@ -109,22 +127,30 @@ class KubeApi:
         self._response: _Response | None = None
         self._is_interrupted = False
 
-    def list_pods(self, version: str | None) -> bytes:
-        """The whole answer. From the server's cache if that is new enough ("0": however old)."""
-        query = [] if version is None else [("resourceVersion", version)]
+    def list_pods(self, version: str | None, rest: str | None = None) -> bytearray:
+        """One answer. From the server's cache if that is new enough ("0": however old).
+
+        No `limit` is asked for: servers answer a limited list from etcd and not from their cache, by going through the
+        whole cluster's pods, and take a version as "exactly this one" then.
+        """
+        query = [("continue", rest)] if rest else [] if version is None else [("resourceVersion", version)]
         deadline = self._monotonic() + self._limits.whole_list
         body = bytearray()
         for part in self._parts(query, self._limits.whole_list):
             body += part
             if len(body) > MAX_LIST_BYTES:
-                raise ApiTrouble("garbled", f"the list of pods is larger than {MAX_LIST_BYTES >> 20} MiB")
+                raise ApiTrouble(
+                    "failed",
+                    f"the list of pods is larger than {MAX_LIST_BYTES >> 20} MiB; see what makes them so large: "
+                    f"kubectl get pods -A --field-selector spec.nodeName={self.node} -o json --show-managed-fields",
+                )
             if self._monotonic() > deadline:
                 raise ApiTrouble("timeout", f"the list of pods took longer than {self._limits.whole_list:g} s")
-        return bytes(body)
+        return body
 
     def watch_pods(self, version: str, timeout_seconds: float) -> Generator[bytes, None, None]:
-        """Complete lines only: one that was cut off is told again after the resume. Ends when the server ends it, or
-        with ApiTrouble when no line came for too long.
+        """Complete lines only: one that was cut off is told again after the resume. The first, empty one is the
+        server's consent. Ends when the server ends it, or with ApiTrouble when no line came for too long.
         """
         query = [
             ("watch", "true"),
@@ -135,7 +161,11 @@ class KubeApi:
         silence = self._limits.silence
         heard = self._monotonic()
         buffer = bytearray()
-        for part in self._parts(query, silence):
+        for part in self._parts(query, silence, tells_consent=True):
+            if not part:
+                heard = self._monotonic()
+                yield b""
+                continue
             buffer += part
             *lines, rest = buffer.split(b"\n") if b"\n" in part else (buffer,)
             if lines:
@@ -160,15 +190,19 @@ class KubeApi:
         """Closes kept connections."""
         self._client.close()  # type: ignore[no-untyped-call]
 
-    def _parts(self, query: list[tuple[str, str]], read_seconds: float) -> Iterator[bytes]:
-        """The body as it comes."""
+    def _parts(
+        self, query: list[tuple[str, str]], read_seconds: float, *, tells_consent: bool = False
+    ) -> Iterator[bytes]:
+        """The body as it comes; before it, if wanted, an empty part once the server has agreed."""
         try:
-            response = self._open([("fieldSelector", f"spec.nodeName={self._node}"), *query], read_seconds)
+            response = self._open([("fieldSelector", f"spec.nodeName={self.node}"), *query], read_seconds)
             self._response = response
             try:
                 if not self._is_interrupted:
                     if response.status != 200:  # noqa: PLR2004 - HTTP's own number
                         raise self._refusal(response)
+                    if tells_consent:
+                        yield b""
                     while part := response.read1(_CHUNK_BYTES):
                         yield part
             finally:
@@ -180,6 +214,14 @@ class KubeApi:
             raise
         except Exception as error:
             raise self._failure(error) from error
+
+    def _renew(self, renew: Callable[[], object]) -> None:
+        """Credentials that are over are got anew, while a request waits."""
+        try:
+            in_time(renew, self._limits.login)
+        except TimeoutError as error:
+            text = f"the program that collector.kubeconfig names for credentials gave none in {self._limits.login:g} s"
+            raise ApiTrouble("refused", f"{text}; run it by hand to see why") from error
 
     def _open(self, query: list[tuple[str, str]], read_seconds: float) -> _Response:
         _, url, headers, _, _ = self._client.param_serialize(
@@ -229,20 +271,28 @@ class KubeApi:
         if isinstance(error, http.SSLError) or "SSL" in said or "certificate" in said:
             return ApiTrouble(
                 "tls",
-                f"{self.server}: no trust or no TLS ({said}); check the certificate authority in use",
+                f"{self.server}: no trust or no TLS; check the certificate authority in use ({said})",
                 relist=True,
             )
         return ApiTrouble("unreachable", f"{self.server}: {said}")
 
 
-def _load(configuration: object, kubeconfig: str | None) -> None:
+def _load(configuration: object, kubeconfig: str | None, seconds: float) -> None:
     from kubernetes import config  # noqa: PLC0415 - as above
 
     try:
         if kubeconfig is None:
             config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
-            config.load_kube_config(kubeconfig, None, configuration, persist_config=False)  # type: ignore[no-untyped-call]
+            in_time(
+                lambda: config.load_kube_config(kubeconfig, None, configuration, persist_config=False),  # type: ignore[no-untyped-call]
+                seconds,
+            )
+    except TimeoutError as error:
+        raise ConfigError(
+            f"collector.kubeconfig: the program that {kubeconfig!r} names for credentials gave none in {seconds:g} s; "
+            f"run it by hand, or `kubectl --kubeconfig {kubeconfig} get pods`, to see what it waits for"
+        ) from error
     except Exception as error:  # whatever a file full of other people's plugins raises
         said = one_line(str(error))[:300]
         if kubeconfig is None:

@@ -1,25 +1,26 @@
 """Workloads from Kubernetes: a thread lists and watches, the loop takes the newest whole view and never waits.
 
-What is handed over is one immutable tuple, swapped by the thread. The view is proven fresh by a list, an event or a
-bookmark; a connection that merely stands proves nothing.
+What is handed over is one immutable tuple, swapped by the thread. The view is proven fresh by a list, an event, a
+bookmark, or a watch from the newest version known that the server agrees to: it has nothing older to tell. A connection
+that merely stands proves nothing, so a server is asked to end a quiet watch well before that counts as dead.
 """
 
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-import msgspec
-
 from services.collector.core.kube_pod import KubePod, Place, place
+from services.collector.core.pod_bytes import ListPage, list_page, listed_pod, watch_event
 from services.collector.core.pods_known import PodsKnown
 from services.collector.core.workload import Workload
 from services.collector.sources.kubernetes import ApiTrouble, PodApi
 
 Ear: TypeAlias = Callable[[str, str], None]
-"""Is told of a `list`, an `event`, that the API is `back`, or of a trouble by its one word; in the thread."""
+"""Is told of a `list`, a `watch` that the server agreed to, an `event`, that the API is `back`, or of a trouble by its
+one word; in the thread."""
 
 STOP_SECONDS: Final = 1.0
 """How long `close` waits for the thread, which may be in a system call; it is a daemon and keeps nobody alive."""
@@ -29,6 +30,13 @@ _ANY: Final = "0"
 
 _STEADY_SECONDS: Final = 1.0
 """A round that heard something and lasted this long did not fail at once: the next one needs no pause."""
+
+WATCH_RATIO: Final = 0.7
+"""The part of `Pace.silence` after which the server is asked to end a watch. 0.7: at 70 s, 49; the end, and a look
+whether the server still answers, come before the connection counts as dead."""
+
+MAX_PAGES: Final = 256
+"""Most answers that one list is made of."""
 
 _SHOWN: Final = 3
 
@@ -43,8 +51,9 @@ class Places(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """Times in seconds. `first_pause` doubles with each failure in a row up to `longest_pause`; a pause is drawn
-    between nothing and that, so that a thousand nodes do not come back as one.
+    """Times in seconds: `silence` is the longest that a watch may say nothing. `first_pause` doubles with each failure
+    in a row up to `longest_pause`; a pause is drawn between nothing and that, so that a thousand nodes do not come back
+    as one.
     """
 
     relist: float
@@ -55,21 +64,30 @@ class Pace:
 
 
 class PodWatch:
-    """The pods of one node."""
+    """The pods of one node, with the labels of these keys (None: all)."""
 
-    def __init__(self, api: PodApi, tree: Places, pace: Pace, monotonic: Callable[[], float], ear: Ear) -> None:
+    def __init__(  # noqa: PLR0917 - what it follows, where, how fast, and whom it tells
+        self,
+        api: PodApi,
+        tree: Places,
+        pace: Pace,
+        monotonic: Callable[[], float],
+        ear: Ear,
+        label_keys: Collection[str] | None = None,
+    ) -> None:
         self._api = api
         self._tree = tree
         self._pace = pace
         self._monotonic = monotonic
         self._ear = ear
-        self._known = PodsKnown()
+        self._known = PodsKnown(api.node, label_keys)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="pods", daemon=True)
         self._random = random.Random()  # noqa: S311 - spreads load, guards nothing
         self._started = monotonic()
         self._next_list = self._started
         self._list_from: str | None = _ANY
+        self._silences = 0
         # Written by the thread and read by the loop, one at a time and whole.
         self._pods: tuple[KubePod, ...] | None = None
         self._note: str | None = None
@@ -87,6 +105,14 @@ class PodWatch:
         self._api.interrupt()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
+
+    def uids(self) -> frozenset[str]:
+        """What this node's groups of the newest view's pods are named by."""
+        return frozenset(pod.static_uid or pod.uid.lower() for pod in self._pods or ())
+
+    def look_in(self, tree: Places) -> None:
+        """From now on the pods' groups are looked for there."""
+        self._tree = tree
 
     def workloads(self) -> tuple[Workload, ...]:
         """The pods of the newest view that have a group now. Scans the pods' tree; waits for nobody."""
@@ -134,17 +160,24 @@ class PodWatch:
             is_steady = now - began >= _STEADY_SECONDS and (trouble is None or was_heard)
             failures = 0 if is_steady else failures + 1
             if trouble is not None:
-                if trouble.relist:
+                if trouble.relist and not self._is_first_silence(trouble):
                     self._next_list = now
                 self._failure = trouble
                 self._ear(trouble.reason, str(trouble))
             self._stop.wait(self._pause(failures, trouble))
         self._api.close()
 
+    def _is_first_silence(self, trouble: ApiTrouble) -> bool:
+        """Whether a connection died, once: a watch from where it ended tells what was missed, or that it cannot."""
+        if trouble.reason != "silent":
+            return False
+        self._silences += 1
+        return self._silences == 1
+
     def _round(self, now: float) -> ApiTrouble | None:
         """Lists if it is time, and watches until that ends; what went wrong."""
         try:
-            if self._proven is None or now >= self._next_list or now - self._proven > self._pace.silence:
+            if self._proven is None or now >= self._next_list or now - self._proven > self._pace.max_age:
                 self._list()
             self._watch()
         except ApiTrouble as trouble:
@@ -156,46 +189,75 @@ class PodWatch:
     def _list(self) -> None:
         asked = self._monotonic()
         try:
-            body = self._api.list_pods(self._list_from)
+            first = _page(self._api.list_pods(self._list_from))
+            self._known.replace({"metadata": first.metadata, "items": self._listed(first, asked)})
         except ApiTrouble as trouble:
-            if trouble.reason == "expired":
+            if trouble.reason in ("expired", "garbled"):
                 self._list_from = None
             raise
-        try:
-            self._known.replace(msgspec.json.decode(body))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self._list_from = None
-            raise ApiTrouble("garbled", f"the list of pods cannot be read: {error}"[:300], relist=True) from error
+            raise _unreadable(error) from error
         self._list_from = self._known.version
         self._next_list = asked + self._pace.relist * self._random.uniform(0.9, 1.0)
+        self._silences = 0
         self._show()
         self._prove(asked)
         self._ear("list", "")
+
+    def _listed(self, page: ListPage, asked: float) -> Iterator[object]:
+        """All pods of a list, one by one, and the rest where the server gave a part of them. All parts are of the first
+        one's version. A rest that has expired meanwhile ends the list, as the API has it, and it is asked for anew.
+        """
+        for _ in range(MAX_PAGES):
+            yield from map(listed_pod, page.items)
+            if page.rest is None:
+                return
+            if self._monotonic() - asked > self._pace.max_age:
+                text = f"the list of pods came in parts and took longer than {self._pace.max_age:g} s"
+                raise ApiTrouble("timeout", text, relist=True)
+            page = _page(self._api.list_pods(None, page.rest))
+        raise ApiTrouble("garbled", f"the list of pods came in more than {MAX_PAGES} parts", relist=True)
 
     def _watch(self) -> None:
         version = self._known.version
         if version is None:
             raise ApiTrouble("garbled", "there is no version to watch from", relist=True)
-        with closing(self._api.watch_pods(version, self._next_list - self._monotonic())) as lines:
-            for line in lines:
-                if line.strip():
-                    self._take(line)
+        asked = heard = self._monotonic()
+        lasts = min(self._next_list - asked, self._pace.silence * WATCH_RATIO)
+        with closing(self._api.watch_pods(version, lasts)) as lines:
+            for number, line in enumerate(lines):
+                if number == 0:  # the server has agreed: from here on it tells whatever is newer
+                    self._prove(asked)
+                    self._ear("watch", "")
+                if self._take(line) or number == 0:
+                    heard = self._monotonic()
+                elif self._monotonic() - heard > self._pace.silence:  # lines that say nothing
+                    raise ApiTrouble("silent", f"no event for {self._pace.silence:g} s", relist=True)
                 if self._stop.is_set() or self._monotonic() >= self._next_list:
                     break
+        self._silences = 0
 
-    def _take(self, line: bytes) -> None:
+    def _take(self, line: bytes) -> bool:
+        """Takes one line; whether it said anything."""
+        if not line.strip():
+            return False
         try:
-            event = msgspec.json.decode(line)
+            event = watch_event(line)
         except (ValueError, RecursionError) as error:
             raise ApiTrouble("garbled", f"a watch event cannot be read: {error}"[:300], relist=True) from error
         outcome = self._known.apply(event)
         if outcome == "relist":
             raise _told(event)
+        if outcome == "nothing":
+            return False
         if outcome == "changed":
             self._show()
         self._list_from = self._known.version
+        self._silences = 0
         self._prove(self._monotonic())
         self._ear("event", "")
+        return True
 
     def _show(self) -> None:
         self._note = self._known.note
@@ -213,6 +275,17 @@ class PodWatch:
         longest = min(self._pace.longest_pause, self._pace.first_pause * 2.0 ** min(failures - 1, 16))
         asked = 0.0 if trouble is None else min(trouble.retry_after, self._pace.longest_pause)
         return max(asked, self._random.uniform(0.0, longest))
+
+
+def _page(body: bytes | bytearray) -> ListPage:
+    try:
+        return list_page(body)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> ApiTrouble:
+    return ApiTrouble("garbled", f"the list of pods cannot be read: {error}"[:300], relist=True)
 
 
 def _told(event: object) -> ApiTrouble:

@@ -342,9 +342,9 @@ def test_declaring_needs_the_admins_seed(tmp_path, capsys):
 def test_declaring_without_a_server_says_so(tmp_path, capsys):
     assert init(tmp_path) == 0
     capsys.readouterr()
-    assert main(["creds", "declare", str(tmp_path), "--nats-url", "nats://127.0.0.1:1"]) == 3
+    assert main(["creds", "declare", str(tmp_path), "--nats-url", "nats://127.0.0.1:1", "--timeout", "0.2"]) == 3
     assert capsys.readouterr().err.startswith(
-        "trimtab creds: bus.url: no NATS server at nats://127.0.0.1:1 within 3 s ("
+        "trimtab creds: bus.url: no NATS server at nats://127.0.0.1:1 within 0.2 s ("
     )
 
 

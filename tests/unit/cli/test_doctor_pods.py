@@ -190,7 +190,7 @@ def test_a_workload_file_that_the_collector_would_refuse_is_in_the_way(tmp_path,
 def test_a_newest_state_names_the_pods(tmp_path, node, capsys, monkeypatch):
     pods = (pod("shop/api", CRITICAL, group=API), pod("shop/job", BATCH, group=JOB), pod("web", None, group=WEB))
 
-    async def answers(settings, node_name):
+    async def answers(settings, node_name, service):
         return Check("bus", "ok", "NATS answers"), state(at=time.time_ns(), pods=pods)
 
     monkeypatch.setattr(doctor, "_bus", answers)

@@ -238,7 +238,7 @@ def test_what_is_no_port_is_none(port):
     [
         ({"metadata": {"labels": {"a": 7}}}, "metadata.labels is no text"),
         ({"metadata": {"labels": {"a" * 318: "x"}}}, "metadata.labels is no text of at most 317"),
-        ({"metadata": {"labels": {f"k{n}": "" for n in range(600)}}}, "more than 512 entries"),
+        ({"metadata": {"labels": {f"k{n}": "x" * 100 for n in range(1000)}}}, "labels has more than 64 KiB of text"),
         ({"metadata": {"labels": {"a": "\ud800"}}}, "half a surrogate pair"),
         ({"metadata": {"annotations": {"trimtab.dev/slo-p99": "9" * 5000}}}, "metadata.annotations is no text"),
         ({"metadata": {"annotations": {"trimtab.dev/slo-p99": {}}}}, "metadata.annotations is no text"),
@@ -256,6 +256,21 @@ def test_what_is_no_port_is_none(port):
 def test_what_is_odd_is_said(parts, words):
     with pytest.raises(OddPod, match=words):
         kube_pod(pod_object("a", **parts))
+
+
+def test_of_many_labels_and_annotations_those_that_count_are_taken():
+    many = {f"k{number}": "x" * 63 for number in range(10_000)} | {"odd": 7}
+    notes = {f"prometheus.io/{key}": "x" for key in many} | {"prometheus.io/port": "9102"}
+    obj = pod_object("a", metadata={"labels": {**many, CLASS_LABEL: "batch", "team": None}, "annotations": notes})
+    workload = kube_pod(obj, (CLASS_LABEL, "workload-type", "team")).workload
+    assert (workload.labels, workload.annotations) == ({CLASS_LABEL: "batch", "team": ""}, PORT)
+    with pytest.raises(OddPod, match=r"metadata\.labels is no text"):
+        kube_pod(obj, ("odd",))
+
+
+def test_without_a_choice_all_labels_are_taken():
+    many = {f"k{number}": "x" for number in range(600)}
+    assert kube_pod(pod_object("a", metadata={"labels": many})).workload.labels == many
 
 
 def test_annotations_that_nobody_needs_may_be_anything():

@@ -164,7 +164,7 @@ def test_kw_04_a_bookmark_moves_the_resume_version_only():
     )
     assert table.apply(told) == "same"
     for blank in (None, "", b"", "\r", b" \t"):  # <blank line>
-        assert table.apply(blank) == "same"
+        assert table.apply(blank) == "nothing"
     assert (shown(table), table.version) == ({"ua": None}, "12746")
 
 
@@ -175,7 +175,6 @@ def test_kw_04_a_bookmark_moves_the_resume_version_only():
         {"type": "BOOKMARK", "object": None},
         {"type": "BOOKMARK", "object": {"metadata": None}},
         {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": 13000}}},
-        bookmark(12000),
         {"type": "SOMETHING_NEW", "object": pod_object("x", "ux", 12800)},
         {"type": ["ADDED"], "object": pod_object("x", "ux", 12800)},
         {"type": "ADDED", "object": {"kind": "Status", "code": 410}},
@@ -187,7 +186,7 @@ def test_kw_04_a_bookmark_moves_the_resume_version_only():
 )
 def test_kw_04_events_that_say_nothing_change_nothing(told):
     table = known(12700, pod_object("A", "ua", 5))
-    assert table.apply(told) == "same"
+    assert table.apply(told) == "nothing"
     assert (shown(table), table.version) == ({"ua": None}, "12700")
 
 
@@ -255,3 +254,49 @@ def test_an_event_that_tells_nothing_new_of_a_pod_is_no_change():
     table = known(10, pod_object("A", "ua", 5, "batch"))
     assert table.apply(event("MODIFIED", pod_object("A", "ua", 11, "batch", status={"conditions": []}))) == "same"
     assert table.version == "11"
+
+
+def test_an_old_bookmark_does_not_lead_back():
+    table = known(12700, pod_object("A", "ua", 5))
+    assert table.apply(bookmark(12000)) == "same"
+    assert table.version == "12700"
+
+
+def test_pods_of_other_nodes_are_not_taken_and_that_is_said():
+    table = PodsKnown("node-1")
+    elsewhere = {"nodeName": "node-2"}
+    table.replace(pod_list(10, pod_object("a", "ua", 5), pod_object("b", "ub", 6, spec=elsewhere)))
+    assert shown(table) == {"ua": None}
+    assert table.note == "1 left out: some of other nodes, which were not asked for"
+    table.replace(pod_list(11, pod_object("a", "ua", 5)))
+    assert table.note is None
+    assert table.apply(event("ADDED", pod_object("c", "uc", 12, spec=elsewhere))) == "same"
+    assert (shown(table), table.version) == ({"ua": None}, "12")
+    assert table.note == "1 left out: some of other nodes, which were not asked for"
+
+
+def test_a_pod_that_says_it_is_elsewhere_now_is_gone():
+    table = PodsKnown("node-1")
+    table.replace(pod_list(10, pod_object("a", "ua", 5)))
+    assert table.apply(event("MODIFIED", pod_object("a", "ua", 4, spec={"nodeName": "node-2"}))) == "same"
+    assert table.apply(event("MODIFIED", pod_object("a", "ua", 11, spec={"nodeName": "node-2"}))) == "changed"
+    assert shown(table) == {}
+
+
+@pytest.mark.parametrize("spec", [{"nodeName": None}, {"nodeName": ""}, {"nodeName": 7}])
+def test_a_pod_that_names_no_node_is_the_one_that_was_asked_for(spec):
+    table = PodsKnown("node-1")
+    table.replace(pod_list(10, pod_object("a", "ua", 5, spec=spec)))
+    assert shown(table) == {"ua": None}
+
+
+def test_a_list_whose_pods_end_in_an_error_keeps_the_pods():
+    table = known(10, pod_object("A", "ua", 5))
+
+    def items():
+        yield pod_object("B", "ub", 6)
+        raise RuntimeError("the rest does not come")
+
+    with pytest.raises(RuntimeError, match="the rest does not come"):
+        table.replace({"metadata": {"resourceVersion": "20"}, "items": items()})
+    assert (shown(table), table.version) == ({"ua": None}, "10")

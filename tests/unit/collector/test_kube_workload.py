@@ -60,13 +60,27 @@ def test_kw_09_a_long_value_is_cut_short():
     assert [len(value) for value in unknown_values(["x" * 5000, "y" * 63])] == [63, 63]
 
 
-@pytest.mark.parametrize(
-    ("annotation", "skip"), [("true", "excluded"), (" True ", "excluded"), ("false", None), ("", None), ("1", None)]
-)
-def test_a_pod_may_opt_out(annotation, skip):
+@pytest.mark.parametrize("annotation", ["true", " True ", "1", "yes", "ON"])
+def test_a_pod_may_opt_out(annotation):
     found = settled(annotations={"trimtab.dev/exclude": annotation})
-    assert (found.workload.skip, found.cls) == (skip, None if skip else "batch")
-    assert found.note == ('trimtab.dev/exclude is \'1\'; "true" or "false" is expected' if annotation == "1" else None)
+    assert (found.workload.skip, found.cls, found.note) == ("excluded", None, None)
+
+
+@pytest.mark.parametrize("annotation", ["false", "False ", "0", "no", "Off", "", " "])
+def test_only_who_plainly_says_no_has_not_opted_out(annotation):
+    found = settled(annotations={"trimtab.dev/exclude": annotation})
+    assert (found.workload.skip, found.cls, found.note) == (None, "batch", None)
+
+
+@pytest.mark.parametrize("annotation", ["y", "ture", "null", "2", "x" * 1000])
+def test_an_unclear_wish_to_be_left_alone_is_granted_and_noted(annotation):
+    found = settled(annotations={"trimtab.dev/exclude": annotation})
+    assert (found.workload.skip, found.cls) == ("excluded", None)
+    assert found.note is not None
+    assert found.note.startswith(f"trimtab.dev/exclude is '{annotation[:60]}")
+    assert found.note.endswith('taken as "true"; "true" or "false" is expected')
+    assert len(found.note) < 200
+    assert settled(skip="finished", annotations={"trimtab.dev/exclude": annotation}).note is None
 
 
 def test_excluded_namespaces_are_seen_and_not_classified():

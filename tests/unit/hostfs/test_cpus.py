@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostfs.cpus import Affinity, parse_cpu_list, pods_apart
+from hostfs.cpus import parse_cpu_list, pods_apart
 
 
 @pytest.mark.parametrize(
@@ -27,18 +27,18 @@ def test_a_list_of_cpus_is_numbers_and_ranges(text, cpus):
     assert parse_cpu_list(text) == (None if cpus is None else frozenset(cpus))
 
 
-def given(*cpus, weight=None):
-    return Affinity(frozenset(cpus), weight)
+def given(*cpus):
+    return frozenset(cpus)
 
 
 def test_two_pods_with_sets_that_have_nothing_in_common_are_apart():
     assert pods_apart({"a": [given(2, 3)], "b": [given(0, 1)]}) == {"a", "b"}
 
 
-def test_a_single_pod_with_a_set_is_apart_from_nobody():
-    assert pods_apart({"a": [given(2, 3)], "b": [given(weight=1)], "c": []}) == set()
+def test_pods_with_a_cpu_in_common_are_not_apart():
+    assert pods_apart({"a": [given(2, 3)], "b": [given(3, 4)], "c": [given(7)]}) == {"c"}
 
 
-def test_a_pod_that_may_run_anywhere_is_on_everybodys_cpus():
-    pods = {"a": [given(2, 3)], "b": [given(0, 1)], "c": [given(weight=39)]}
-    assert pods_apart(pods) == set()
+@pytest.mark.parametrize("others", [{}, {"b": [given()]}, {"b": [given(), given()], "c": []}])
+def test_groups_without_a_set_take_nobodys_cpus_away(others):
+    assert pods_apart({"a": [given(), given(2, 3)], **others}) == {"a"}

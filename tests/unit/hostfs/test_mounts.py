@@ -2,7 +2,11 @@
 
 import pytest
 
+from hostfs.cgroup import ROOT_GROUP, CgroupTree
 from hostfs.mounts import CgroupHost, detect, find_cgroup_host, mount_of, parse_mountinfo
+from hostfs.pod_tree import PodTree
+from hostfs.pods import find_pods_root
+from tests.unit.hostfs.nodes import C1, UID1, UID1_, grow
 
 HYBRID_V1_CPU = """\
 25 1 0:22 / /sys/fs/cgroup ro,nosuid,nodev,noexec - tmpfs tmpfs ro,mode=755
@@ -204,3 +208,31 @@ def test_this_machines_own_mounts_are_understood():
     host = detect()
     assert (host.root is not None) == (host.cpu_on == "v2")
     assert (host.reason is None) == host.is_writable
+
+
+def test_cg_09_from_a_cgroup_namespace_of_its_own_pods_are_found_below_the_mount_and_no_path_has_dots(tmp_path):
+    """The reader's own group is `/../..` away from what is mounted: its files are reached through the mount alone."""
+    node = tmp_path / "host cgroup"
+    pod = f"kubepods-burstable.slice/kubepods-burstable-pod{UID1_}.slice"
+    grow(node, f"kubepods.slice/{pod}/cri-containerd-{C1}.scope")
+    grow(node, "", {"cgroup.controllers": "cpu memory\n"})
+    shown = str(node).replace(" ", "\\040")
+    grow(
+        tmp_path,
+        "proc/self",
+        {
+            "mountinfo": "25 1 0:27 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n"
+            f"26 1 0:27 /../../.. {shown} rw,nosuid - cgroup2 cgroup rw\n",
+            "cgroup": f"0::/../../../kubepods.slice/{pod}/cri-containerd-{C1}.scope\n",
+        },
+    )
+    found = detect(str(tmp_path / "proc"))
+    assert (found.root, found.cpu_on, found.reason) == (str(node), "v2", None)
+    tree = CgroupTree(str(node))
+    root = find_pods_root(ROOT_GROUP, tree.children, tree.is_populated)
+    assert root == "kubepods.slice"
+    place = PodTree.below(str(node), root).scan()[UID1]
+    assert (place.group, place.containers) == (pod, {C1: f"{pod}/cri-containerd-{C1}.scope"})
+    assert (node / root / place.containers[C1]).is_dir()
+    with pytest.raises(ValueError, match="is not a plain path"):
+        tree.reading(f"../../../kubepods.slice/{pod}")

@@ -267,7 +267,6 @@ def test_one_container_with_cpus_of_its_own_makes_it_so_whatever_runs_beside_it(
     [
         pytest.param(POOL, POOL, id="a_fraction_of_the_shared_cpus"),
         pytest.param("2-3\n", "0-2,4-7\n", id="one_cpu_in_common"),
-        pytest.param("2-3\n", "\n", id="the_other_runs_anywhere"),
         pytest.param("\n", "\n", id="nobody_manages_cpus"),
         pytest.param("nonsense", POOL, id="unreadable"),
     ],
@@ -278,21 +277,30 @@ def test_a_guaranteed_pod_that_shares_a_cpu_is_an_ordinary_one(tmp_path, own, ot
     assert skips(tmp_path) == {UID1: None, UID2: None}
 
 
-def test_a_third_pod_that_may_run_anywhere_takes_the_cpus_away(tmp_path):
-    guaranteed(tmp_path, UID1, "2-3\n")
-    burstable(tmp_path, UID2, POOL)
-    grow(tmp_path, f"kubepods/besteffort/pod{STATIC}/{C1}", cpus("\n", 1))
-    assert skips(tmp_path)[UID1] == "exclusive_cpus"  # one group without any weight: as good as a sandbox
-    grow(tmp_path, f"kubepods/besteffort/pod{STATIC}/{C1}", cpus("\n", 100))
-    assert skips(tmp_path)[UID1] is None
-
-
-def test_a_besteffort_pod_with_sandbox_and_container_anywhere_takes_the_cpus_away(tmp_path):
+@pytest.mark.parametrize("weight", [1, 100])
+def test_a_container_that_was_not_given_its_cpus_yet_takes_nobodys_away(tmp_path, weight):
+    """The kubelet gives a new container its set up to ten seconds late."""
     guaranteed(tmp_path, UID1, "2-3\n")
     burstable(tmp_path, UID2, POOL)
     for container in (S1, C1):
-        grow(tmp_path, f"kubepods/besteffort/pod{STATIC}/{container}", cpus("\n", 1))
-    assert skips(tmp_path)[UID1] is None
+        grow(tmp_path, f"kubepods/besteffort/pod{STATIC}/{container}", cpus("\n", weight))
+    assert skips(tmp_path) == {UID1: "exclusive_cpus", UID2: None, STATIC: None}
+
+
+@pytest.mark.parametrize("other", [None, "\n"])
+def test_cpus_of_its_own_are_so_though_nobody_else_was_given_any(tmp_path, other):
+    guaranteed(tmp_path, UID1, "2-3\n")
+    if other is not None:
+        burstable(tmp_path, UID2, other)
+    assert skips(tmp_path)[UID1] == "exclusive_cpus"
+
+
+@pytest.mark.parametrize(("other", "skip"), [(POOL, "exclusive_cpus"), ("2-3\n", None)])
+def test_cpus_that_were_given_to_the_whole_pod_count(tmp_path, other, skip):
+    guaranteed(tmp_path, UID1, "\n")
+    grow(tmp_path, f"kubepods/pod{UID1}", cpus("2-3\n"))
+    burstable(tmp_path, UID2, other)
+    assert skips(tmp_path) == {UID1: skip, UID2: None}
 
 
 def test_a_burstable_pod_never_has_cpus_of_its_own(tmp_path):

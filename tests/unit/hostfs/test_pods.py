@@ -3,7 +3,15 @@
 import pytest
 
 from hostfs.cgroup import ROOT_GROUP, CgroupTree
-from hostfs.pods import PodGroup, container_id, find_pods_root, parse_pod_group
+from hostfs.pods import (
+    MAX_ROOT_DEPTH,
+    MAX_ROOT_FOLDERS,
+    PodGroup,
+    container_id,
+    find_pods_root,
+    parse_pod_group,
+    pods_roots,
+)
 
 UID1 = "3f0c7b52-6a3e-4d0b-9a57-0d3c6a1f2e11"
 UID1_ = UID1.replace("-", "_")
@@ -158,8 +166,54 @@ def test_cg_02_the_search_starts_where_it_is_told():
     assert find_pods_root("node", children) == "node/kubepods"
 
 
+USER = "user.slice/user-1000.slice/user@1000.service"
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        pytest.param(f"machine.slice/libpod-{N1}.scope/container/kubelet.slice/kubelet-kubepods.slice", id="podman"),
+        pytest.param(
+            f"{USER}/user.slice/libpod-{N1}.scope/container/kubelet.slice/kubelet-kubepods.slice", id="rootless_podman"
+        ),
+        pytest.param(f"{USER}/k3s-rootless.service/kubepods", id="rootless_k3s"),
+    ],
+)
+def test_cg_02_a_node_of_a_users_own_is_found(root):
+    pod = f"burstable/pod{UID1}" if root.endswith("/kubepods") else f"kubelet-kubepods-pod{UID1_}.slice"
+    assert find_pods_root(ROOT_GROUP, tree_of("system.slice/ssh.service", f"{root}/{pod}")) == root
+
+
 def test_cg_02_the_search_is_bounded_in_depth():
-    assert find_pods_root(ROOT_GROUP, tree_of(f"a/b/c/d/kubepods/pod{UID1}")) is None
+    above = "/".join("abcdefghijkl"[: MAX_ROOT_DEPTH - 1])
+    assert find_pods_root(ROOT_GROUP, tree_of(f"{above}/kubepods")) == f"{above}/kubepods"
+    assert find_pods_root(ROOT_GROUP, tree_of(f"{above}/z/kubepods")) is None
+
+
+def test_cg_02_the_search_is_bounded_in_folders():
+    listed = []
+
+    def children(group):
+        listed.append(group)
+        return [f"{group}/{number}".lstrip("/") for number in range(10)]
+
+    assert find_pods_root(ROOT_GROUP, children) is None
+    assert len(listed) == MAX_ROOT_FOLDERS
+
+
+def test_cg_02_of_several_roots_with_running_pods_all_are_named_and_the_nearest_is_taken():
+    near, far = "kubepods.slice", f"system.slice/docker-{N1}.scope/kubelet.slice/kubelet-kubepods.slice"
+    children = tree_of(
+        f"{near}/kubepods-pod{UID1_}.slice", f"{far}/kubelet-kubepods-pod{UID2_}.slice", f"old/kubepods/pod{UID1}"
+    )
+    running = {near, far}.__contains__
+    assert pods_roots(ROOT_GROUP, children, running) == (near, far)
+    assert find_pods_root(ROOT_GROUP, children, running) == near
+    assert pods_roots(ROOT_GROUP, children, {far}.__contains__) == (far,)
+
+
+def test_cg_02_empty_roots_are_no_choice():
+    assert pods_roots(ROOT_GROUP, tree_of("kubepods/burstable", "kubepods.slice/x")) == ("kubepods",)
 
 
 def test_cg_02_the_pods_root_is_found_in_a_real_folder(tmp_path):
