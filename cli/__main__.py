@@ -53,7 +53,7 @@ VERBS = (
     Verb("restore", "return every original once"),
     Verb("creds", "make and show the credentials of the bus"),
     Verb("doctor", "what this machine can do"),
-    Verb("bench", "play policies against each other, on the simulator or on real cgroups"),
+    Verb("bench", "play policies against each other"),
     Verb("report", "show what a bench found, as a table or as a page"),
     Verb("train", "learn a prior for our policy on the simulator"),
 )

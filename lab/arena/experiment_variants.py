@@ -230,6 +230,7 @@ VARIANTS: Final[dict[str, Variant]] = {
     "changes 4": Variant(limits=WeightSettings(max_changes_per_minute=4.0)),
     "changes 12": Variant(limits=WeightSettings(max_changes_per_minute=12.0)),
     "river-linucb, guard off": Variant(_RIVER, guarded=False),
+    "river-linucb, breaker off": Variant(_RIVER, guard=GuardConfig(rollbacks_to_open=100)),
     "river-linucb, mask off": Variant(_RIVER, masked=False),
     "river-linucb, mask and guard off": Variant(_RIVER, masked=False, guarded=False),
 }

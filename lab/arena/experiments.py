@@ -110,6 +110,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
             "changes 12",
             "river-linucb",
             "river-linucb, guard off",
+            "river-linucb, breaker off",
             "river-linucb, mask off",
             "river-linucb, mask and guard off",
         ),

@@ -104,16 +104,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     queue: Queue = "bounded"
     phases: tuple[tuple[str, float], ...] = (("all", 0.0),)
     phase_period: Annotated[float, Meta(gt=0.0)] | None = None
-    objectives: dict[Cls, float] = msgspec.field(
-        default_factory=lambda: {"latency-critical": 0.05, "default": 0.2}
-    )
+    objectives: dict[Cls, float] = msgspec.field(default_factory=lambda: {"latency-critical": 0.05, "default": 0.2})
     matters: bool = True
 
     def __post_init__(self) -> None:
         names = [pod.name for pod in self.pods]
         if not names or len(set(names)) < len(names):
             raise ValueError("pods: at least one, with names of their own")
-        unknown = sorted(set(self.objectives) - {name for name, spec in DEFAULT_CLASSES.items() if spec.kind == "latency"})
+        latency = {name for name, spec in DEFAULT_CLASSES.items() if spec.kind == "latency"}
+        unknown = sorted(set(self.objectives) - latency)
         if unknown:
             raise ValueError(f"objectives: {unknown[0]!r} is no latency class")
 

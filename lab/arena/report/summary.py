@@ -195,7 +195,7 @@ AGENT: Final = "agent CPU"
 
 def columns_of(lines: Sequence[Line]) -> tuple[str, ...]:
     """The columns, with what the second halves tell where `alone` was played."""
-    if all(line.recovered is None for line in lines):
+    if all(line.recovered is None and line.batch_kept is None for line in lines):
         return COLUMNS
     return (*COLUMNS, SETTLED, RECOVERED, KEPT, AGENT)
 

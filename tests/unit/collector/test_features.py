@@ -113,7 +113,7 @@ def test_weights_are_on_a_log_scale(weight, value):
 
 
 @pytest.mark.parametrize(
-    ("p99", "value"), [(0.1, 0.0), (0.2, 0.25), (1.6, 1.0), (0.05, -0.25), (100.0, 1.0), (0.0, -1.0)]
+    ("p99", "value"), [(0.1, 0.0), (0.2, 0.125), (1.6, 0.5), (25.6, 1.0), (0.05, -0.125), (100.0, 1.0), (0.0, -1.0)]
 )
 def test_latency_is_in_octaves_of_the_objective(p99, value):
     classes = {"latency-critical": ClassState(pods=1, latency=Latency(p99_seconds=p99))}
@@ -137,4 +137,4 @@ def test_latency_is_measured_by_the_objective_that_the_state_shows():
     own = {"latency-critical": ClassState(pods=1, latency=slow, objective_seconds=0.05)}
     classes = {"latency-critical": ClassState(pods=1, latency=slow)}
     found = [features(seen, Contention(), None, DEFAULT_CLASSES) for seen in (own, classes)]
-    assert [vector["latency-critical.latency_log"] for vector in found] == [pytest.approx(0.5), pytest.approx(0.25)]
+    assert [vector["latency-critical.latency_log"] for vector in found] == [pytest.approx(0.25), pytest.approx(0.125)]

@@ -236,6 +236,14 @@ def test_batch_is_judged_by_what_services_and_clients_leave_over_and_not_by_what
     assert (cells(ours)[KEPT], cells(ours)[AGENT]) == ("90.0 %", "8.0 %")
 
 
+def test_where_alone_is_as_slow_as_the_baseline_nothing_is_recovered_and_the_columns_still_show_it():
+    rows = (row(BASELINE, p99_lc_settled_ms=1000.0, batch_share_settled=0.8), row("alone", p99_lc_settled_ms=1000.0))
+    lines = summarise(Results(results=rows, best_static=()))
+    assert [line.recovered for line in lines] == [None, None]
+    assert SETTLED in columns_of(lines)
+    assert cells(lines[1])[SETTLED] == "1,000"
+
+
 def test_nothing_is_said_of_batch_where_the_baseline_was_not_played():
     rows = (row("alone", p99_lc_settled_ms=17.0), row("trimtab", p99_lc_settled_ms=20.0, batch_share_settled=0.3))
     lines = summarise(Results(results=rows, best_static=()))
