@@ -60,7 +60,11 @@ class DeciderService:
         for reward in history:
             await self._on_reward(reward)
         self._context.log.info(
-            "policy_ready", policy=self._policy.name, arms=len(self._arms), relearned=self._policy.updates
+            "policy_ready",
+            policy=self._policy.name,
+            arms=len(self._arms),
+            relearned=self._policy.updates,
+            begins="warm" if getattr(self._policy.policy, "warm", None) is not None else "cold",
         )
         await messenger.listen(Verdict, self._on_verdict)
         await messenger.listen(State, self._on_state)
