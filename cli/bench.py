@@ -76,6 +76,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--workers", type=int, metavar="N", help="processes that simulate (default: as many as CPUs)")
     add("--keep-curves", choices=["none", "first", "all"], default="first", help="seeds whose curves are kept in FILE")
+    add("--load", type=float, metavar="RATIO", help="part of the requests that is sent, cgroup only (default: 1)")
     add("--tick", type=float, metavar="SECONDS", help=f"seconds a cycle, cgroup only (default: {_TICK_SECONDS:g})")
     add("--run-dir", type=Path, metavar="DIR", help="keep everything of the runs there, cgroup only")
     add("--json", type=Path, metavar="FILE", help="write all results there")
@@ -198,7 +199,7 @@ def _check_flags(args: argparse.Namespace) -> None:
     if args.json is not None and args.json == args.html:
         raise ConfigError(f"flags --json and --html: both name {args.json}; name two files")
     if args.backend == "sim":
-        for flag, value in (("--tick", args.tick), ("--run-dir", args.run_dir)):
+        for flag, value in (("--tick", args.tick), ("--load", args.load), ("--run-dir", args.run_dir)):
             if value is not None:
                 raise ConfigError(f"flag {flag}: only with --backend cgroup; a simulated cycle is {_TICK_SECONDS:g} s")
         return
@@ -206,6 +207,7 @@ def _check_flags(args: argparse.Namespace) -> None:
         raise ConfigError(
             "flag --workers: only with --backend sim; runs on real cgroups need the machine for themselves"
         )
+    _check_load(args.load)
     if not _SHORTEST_TICK_SECONDS <= _tick_seconds(args) <= 60.0:  # noqa: PLR2004 - as the message says
         raise ConfigError(f"flag --tick {args.tick:g}: give {_SHORTEST_TICK_SECONDS:g} to 60 seconds")
     host = detect()
@@ -217,6 +219,11 @@ def _check_flags(args: argparse.Namespace) -> None:
         raise HostError(f"{error.reason}; {error.remedy.rstrip('.')}; or use --backend sim") from error
 
 
+def _check_load(load_ratio: float | None) -> None:
+    if load_ratio is not None and not 0.0 < load_ratio <= 1.0:
+        raise ConfigError(f"flag --load {load_ratio:g}: give more than 0, up to 1")
+
+
 def _tick_seconds(args: argparse.Namespace) -> float:
     return _TICK_SECONDS if args.tick is None else float(args.tick)
 
@@ -226,6 +233,7 @@ def _command(args: argparse.Namespace, plan: Plan) -> str:
     words = ["trimtab", "bench", "--backend", args.backend, "--scenarios", args.scenarios, "--policies", args.policies]
     words += ["--seeds", args.seeds, "--cycles", str(plan.cycles), "--queue", args.queue]
     words += ["--tick", f"{args.tick:g}"] if args.tick is not None else []
+    words += ["--load", f"{args.load:g}"] if args.load is not None else []
     for flag, value in (("--json", args.json), ("--html", args.html)):
         words += [flag, value.name] if value is not None else []
     return shlex.join(words)
@@ -248,7 +256,9 @@ def _play(args: argparse.Namespace, plan: Plan) -> tuple[list[tuple[Job, Outcome
                 seconds = len(jobs) * (plan.cycles * _tick_seconds(args) + _START_SECONDS)
                 extra = "" if BASELINE in plan.policies else f" (with {BASELINE}, to judge by)"
                 _say(f"{len(jobs)} runs{extra}, one after another: about {duration(seconds)}; files in {run_dir}")
-                play_in_turn(jobs, cgroup_player(_tick_seconds(args), run_dir), heard)
+                play_in_turn(
+                    jobs, cgroup_player(_tick_seconds(args), run_dir, 1.0 if args.load is None else args.load), heard
+                )
             else:
                 workers = min(args.workers or len(os.sched_getaffinity(0)), len(jobs))
                 _say(f"{len(jobs)} runs of {plan.cycles} cycles in {workers} processes")

@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from lab.arena.cgroup_loads import beside_clients, scaled
+from lab.arena.cgroup_loads import beside_clients, lighter, scaled
 from lab.arena.cgroup_pauses import Pause, PauseWatch, outside
 from lab.arena.cgroup_records import Told, settled_share, told_of, windows_of
 from lab.arena.cgroup_scene import AGENT, CLIENTS, Scene, open_scene
@@ -47,9 +47,16 @@ _PROBE_RATE: Final = 40.0
 
 
 async def play(  # noqa: PLR0917 - what a run is, in the order of a sentence; the bench calls it so
-    scenario: Scenario, policy: str, seed: int, cycles: int, tick_seconds: float, run_dir: Path
+    scenario: Scenario,
+    policy: str,
+    seed: int,
+    cycles: int,
+    tick_seconds: float,
+    run_dir: Path,
+    load_ratio: float = 1.0,
 ) -> tuple[Row, Curves]:
-    """One run. The row's shortfall, regrets and plateau are for the bench to say.
+    """One run, with `load_ratio` of the scenario's requests. The row's shortfall, regrets and plateau are for the bench
+    to say.
 
     `policy`: `alone` (no batch runs and nothing is steered: the best there can be); `static:PROFILE` with a profile's
     name, or weights of latency-critical, default and batch as in `static:100:10:1`; or a policy's name, as the bench or
@@ -60,7 +67,7 @@ async def play(  # noqa: PLR0917 - what a run is, in the order of a sentence; th
     started = time.monotonic()
     costs = await request_costs(run_dir / "probe")
     scene = open_scene(scenario, cycles, tick_seconds, seed, costs.pod_seconds)
-    scene.scenario = beside_clients(scaled(scenario, scene.cpus), costs.client_seconds, cycles)
+    scene.scenario = beside_clients(lighter(scaled(scenario, scene.cpus), load_ratio), costs.client_seconds, cycles)
     scene.with_batch = policy != ALONE
     options = RigOptions(run_dir, seed=seed, tick_seconds=tick_seconds, flags=flags_of(scene.scenario, decider))
     run = _Run(scene)

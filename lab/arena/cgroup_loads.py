@@ -34,6 +34,13 @@ def beside_clients(scenario: Scenario, client_seconds: float, cycles: int) -> Sc
     return replace(scenario, pods=tuple(_with_rates(pod, ratio) for pod in scenario.pods))
 
 
+def lighter(scenario: Scenario, load_ratio: float) -> Scenario:
+    """The same scenario with only this part of its requests (0-1]: for machines on which a system call costs so much
+    that the full load would saturate the node without any batch.
+    """
+    return replace(scenario, pods=tuple(_with_rates(pod, load_ratio) for pod in scenario.pods))
+
+
 def _with_rates(pod: Pod, ratio: float) -> Pod:
     if isinstance(pod, SpinnerPod):
         return pod

@@ -21,15 +21,18 @@ def play_simulated(job: Job) -> Played | BestStatic:
     return Played(done.row, tuple(done.scores), done.curves if job.with_curves else None)
 
 
-def cgroup_player(tick_seconds: float, run_dir: Path) -> Player:
-    """Plays on real cgroups, one run at a time, each with a folder of its own below `run_dir`."""
+def cgroup_player(tick_seconds: float, run_dir: Path, load_ratio: float = 1.0) -> Player:
+    """Plays `load_ratio` of the requests on real cgroups, one run at a time, each with a folder of its own
+    below `run_dir`.
+    """
     backend = importlib.import_module("lab.arena.cgroup_backend")
 
     def play(job: Job) -> Played:
         name = f"{job.scenario.name}-{job.scenario.queue}-{job.policy}-{job.seed}".replace(":", "-")
         folder = run_dir / name
         folder.mkdir(parents=True, exist_ok=True)
-        row, curves = asyncio.run(backend.play(job.scenario, job.policy, job.seed, job.cycles, tick_seconds, folder))
+        played = backend.play(job.scenario, job.policy, job.seed, job.cycles, tick_seconds, folder, load_ratio)
+        row, curves = asyncio.run(played)
         return Played(row, curves.scores, curves if job.with_curves else None)
 
     return play

@@ -167,6 +167,7 @@ WRONG = {
     "cycles": (["--cycles", "0"], ("--cycles 0", "1 to")),
     "workers": (["--workers", "0"], ("--workers 0", "at least 1")),
     "tick": (["--tick", "2"], ("--tick", "--backend cgroup")),
+    "load": (["--load", "0.5"], ("--load", "--backend cgroup")),
     "run_dir": (["--run-dir", "x"], ("--run-dir", "--backend cgroup")),
     "json": (["--json", "/nowhere/at/all.json"], ("--json", "/nowhere/at/all.json", "name a file")),
     "html": (["--html", "/nowhere/at/all.html"], ("--html", "/nowhere/at/all.html", "name a file")),
@@ -174,6 +175,8 @@ WRONG = {
     "backend": (["--backend", "cloud"], ("--backend", "cgroup")),
     "cgroup_workers": (["--backend", "cgroup", "--workers", "2"], ("--workers", "--backend sim")),
     "cgroup_tick": (["--backend", "cgroup", "--tick", "0.1"], ("--tick 0.1", "0.5 to 60")),
+    "cgroup_load": (["--backend", "cgroup", "--load", "1.5"], ("--load 1.5", "up to 1")),
+    "cgroup_no_load": (["--backend", "cgroup", "--load", "nan"], ("--load nan", "up to 1")),
 }
 
 
