@@ -1,4 +1,4 @@
-"""Owns what a scenario is: pods with their loads over time, as data. Pure values, read from YAML or JSON.
+"""Owns what a scenario is: pods with their loads over time, as data. Pure values.
 
 Time is counted in cycles of the loop (`cycle_seconds` each), so that one scenario means the same at every tick.
 """
