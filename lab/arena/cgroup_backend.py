@@ -79,9 +79,7 @@ async def play(  # noqa: PLR0917 - what a run is, in the order of a sentence; th
     failure: TrimtabError | None = None
     try:
         await rig.start()
-        if policy != ALONE:
-            await rig.order("active", "a bench run begins", by="trimtab bench")
-        await run.through(rig)
+        await run.through(rig, steered=policy != ALONE)
         await scene.stop_clients()
     except TrimtabError as error:
         failure = error
@@ -136,13 +134,17 @@ class _Run:
         if isinstance(message, Actuation):
             self.actuations.append(message)
 
-    async def through(self, rig: Rig | None = None) -> None:
-        """All cycles. Raises TrimtabError where a service, the server or a pod has ended."""
+    async def through(self, rig: Rig | None = None, *, steered: bool = False) -> None:
+        """All cycles; `steered` from the first one's end on, so that every run shows where it came from. Raises
+        TrimtabError where a service, the server or a pod has ended.
+        """
         scene = self.scene
         await self._until(scene.begins_at, rig)
         for cycle in range(scene.cycles):
             scene.turn_to(cycle)
             self._note()
+            if cycle == 1 and steered and rig is not None:
+                await rig.order("active", "a bench run begins", by="trimtab bench")
             await self._until(scene.begins_at + (cycle + 1) * scene.cycle_seconds, rig)
             scene.check_alive()
         self._note()
