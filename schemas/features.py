@@ -8,6 +8,12 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
+LATENCY_LOG_OCTAVES: Final = 8.0
+"""Doublings of the latency in one unit of `<class>.latency_log`, which is log2(P99 / objective) / 8."""
+
+WEIGHT_LOG_BASE: Final = 100.0
+"""`<class>.weight_log` is the logarithm of weight / 100 to this base: one unit is two decades."""
+
 NODE_FEATURES: Final = (
     "bias",
     "node.contended",

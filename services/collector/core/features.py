@@ -3,15 +3,14 @@
 import math
 from collections.abc import Mapping
 
-from schemas.features import feature_names
+from schemas.features import LATENCY_LOG_OCTAVES, WEIGHT_LOG_BASE, feature_names
 from schemas.messages import ClassState, Contention, Previous
 from schemas.objective import objective_seconds
 from schemas.settings import ClassSettings
 
 _QUEUE_SCALE = 8.0
 _LOAD_SCALE = 4.0
-_LATENCY_OCTAVES = 8.0
-_WEIGHT_OCTAVES = math.log2(100.0)
+_WEIGHT_OCTAVES = math.log2(WEIGHT_LOG_BASE)
 _LEAST_OCTAVE = math.log2(5e-324)
 
 
@@ -51,7 +50,7 @@ def _class_features(seen: ClassState, spec: ClassSettings, cpus: int) -> dict[st
         "throttled_ratio": seen.throttled_ratio or 0.0,
         "waited_ratio": seen.waited_ratio or 0.0,
         "waited_missing": float(seen.waited_ratio is None),
-        "latency_log": _log2(latency.p99_seconds, objective_seconds(seen, spec)) / _LATENCY_OCTAVES,
+        "latency_log": _log2(latency.p99_seconds, objective_seconds(seen, spec)) / LATENCY_LOG_OCTAVES,
         "latency_missing": float(latency.p99_seconds is None),
         "over_ratio": latency.over_ratio or 0.0,
         "load_log": math.log10(1.0 + max(0.0, latency.requests_per_second or 0.0)) / _LOAD_SCALE,

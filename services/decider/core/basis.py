@@ -17,13 +17,14 @@ from typing import Final, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from schemas.features import WEIGHT_LOG_BASE
 from schemas.settings import ClassSettings, WeightSettings
 from services.decider.core.policy import Arm
 
 JITTER: Final = 1e-6
 """Added to K's diagonal (of 1): profiles that lie close would make its factor singular."""
 
-WEIGHT_LOG_DECADES: Final = 2.0
+WEIGHT_LOG_DECADES: Final = math.log10(WEIGHT_LOG_BASE)
 """Decades of weight in one unit of the feature `<class>.weight_log`, which is log10(weight / 100) / 2."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -8,6 +8,7 @@ time that an arm burns again, later.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from schemas.features import WEIGHT_LOG_BASE
 from schemas.settings import ClassSettings
 from services.decider.core.policy import Arm
 
@@ -29,7 +30,7 @@ class Shares:
     def __init__(self, classes: Mapping[str, ClassSettings], features: Mapping[str, float]) -> None:
         self.latency = tuple(name for name, spec in classes.items() if spec.kind == "latency")
         present = [name for name in classes if features.get(f"{name}.present", 1.0) > 0.0]
-        weights = {name: 100.0 ** features.get(f"{name}.weight_log", 0.0) for name in present}
+        weights = {name: WEIGHT_LOG_BASE ** features.get(f"{name}.weight_log", 0.0) for name in present}
         total = sum(weights.values())
         self.now: dict[str, float] = {name: weight / total for name, weight in weights.items()}
 

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from schemas.features import WEIGHT_LOG_BASE
 from schemas.settings import ClassSettings
 from services.decider.core.policy import Arm
 
@@ -182,7 +183,7 @@ class Outlook:
         fair = 1.0 / max(1, sum(other in self._memories for other in present))
         if name not in present:
             return 1.0, fair, 1.0
-        weights = {other: 100.0 ** features.get(f"{other}.weight_log", 0.0) for other in present}
+        weights = {other: WEIGHT_LOG_BASE ** features.get(f"{other}.weight_log", 0.0) for other in present}
         now = weights[name] / sum(weights.values())
         profiles = [arm.weights for arm in self.arms if arm.weights is not None]
         most = max((own[name] / sum(own[other] for other in present) for own in profiles), default=now)

@@ -8,17 +8,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from schemas.features import LATENCY_LOG_OCTAVES, WEIGHT_LOG_BASE
 from schemas.settings import ClassSettings
 from services.decider.core.policy import HOLD, Arm
 
 AMPLE_RATIO: Final = 0.8
 """Up to here of its objective a class has slack to give: PARTIES lets go above 20 % of slack."""
 
-PROFILE_SCALE_DECADES: Final = 2.0
+PROFILE_SCALE_DECADES: Final = math.log10(WEIGHT_LOG_BASE)
 """`<class>.weight_log` is log10(weight / 100) / 2: where 100 lies, and how many decades one unit has."""
-
-LATENCY_LOG_OCTAVES: Final = 8.0
-"""Doublings of the latency in one unit of the feature `<class>.latency_log`, which is log2(P99 / objective) / 8."""
 
 SAME_DECADES: Final = 0.02
 """Places closer than this are one: weights are integers, and rounded."""
