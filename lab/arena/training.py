@@ -8,6 +8,7 @@ situation; half by the cold policy itself with much exploration, so that the sit
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -74,7 +75,7 @@ def train(
             scenarios=scenarios,
             cycles=cycles,
             lessons=total.count,
-            trimtab="0.1.0",
+            trimtab=version("trimtab"),
             commit=commit,
             made_at=datetime.now(UTC).strftime("%Y-%m-%d"),
         ),

@@ -102,9 +102,11 @@ def _verdict(lines: Sequence[Line], subject: str) -> str:
     if base:
         better = sum(found.ends[0] > 0.0 for found in base)
         worse = sum(found.ends[1] < 0.0 for found in base)
+        has_spread = all(found.low is not None for found in base)
+        how = "95 % intervals beyond zero" if has_spread else "one seed: without intervals"
         words.append(
             f"scores above request-derived weights in <b>{better} of {len(base)}</b> scenarios and below in "
-            f"<b>{worse}</b> (95 % intervals beyond zero)"
+            f"<b>{worse}</b> ({how})"
         )
     if best:
         above = sum(found.ends[0] > 0.0 for found in best)

@@ -307,7 +307,20 @@ def test_the_verdict_counts_what_the_intervals_say():
     assert "it is at most 0.03 below in 0 of 1, and above in 0" in text
     assert "never more than 1.0 % below request-derived's" in text
     worse = Page(render(results(policies=("trimtab", BASELINE)))).text
-    assert "in 0 of 1 scenarios and below in 1" in worse
+    assert "in 0 of 1 scenarios and below in 1 (95 % intervals beyond zero)" in worse
+
+
+def test_the_verdict_of_one_seed_claims_no_intervals():
+    bench = results()
+    first = msgspec.structs.replace(
+        bench,
+        results=tuple(found for found in bench.results if found.seed == 1),
+        best_static=bench.best_static[:1],
+        seeds=(1,),
+    )
+    text = Page(render(first)).text
+    assert "in 1 of 1 scenarios and below in 0 (one seed: without intervals)" in text
+    assert "beyond zero" not in text
 
 
 def test_the_page_says_how_it_was_made():
