@@ -165,11 +165,53 @@ class State(Message, frozen=True, kw_only=True, tag="state"):
 # ---- action, verdict, actuation, reward ------------------------------------------------------------------------------
 
 
+class Shadow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy that is not in charge would have done with the same state and mask. It is never executed.
+
+    `error` says why it did not choose; then the rest is empty.
+    """
+
+    policy: str
+    arm: str | None = None
+    propensity: float | None = None
+    propensities: dict[str, float] = {}
+    scores: dict[str, float] = {}
+    explored: bool = False
+    policy_updates: Int = 0
+    error: str | None = None
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the comparison of the champion with a challenger stands, and what this cycle is in it.
+
+    `phase` is "trial" or, after a promotion, "watch". `block` counts the blocks of cycles; `in_charge` is who decided
+    in this one. `pairs` pairs of blocks have been compared so far: the challenger's mean reward is better than the
+    champion's by `difference`, which lies in `low` to `high` however often one looks. `event` is told in the one action
+    in which it happened: what followed from it, and why.
+    """
+
+    challenger: str
+    phase: str
+    block: Int
+    in_charge: str
+    pairs: Int = 0
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    event: str | None = None
+
+
 class Action(Message, frozen=True, kw_only=True, tag="action"):
     """What the decider proposes. `weights` is `None` when it proposes to hold.
 
     `propensities` holds the probability of every arm that was allowed; `masked` the arms that were not, and why.
     `context` is what the decider remembered of the states before, as more features (docs/features.md).
+
+    The rest is what a replay needs to decide it again. `run` is the decider's own run, and `seed` that of its draws: a
+    decision draws on `seed/boot/cycle` alone. `model` is the digest of the stored model that what it knew began from,
+    "" if none could be stored; `lessons` is how many rewards it was given since, `last_lesson` the boot and cycle of
+    the last one. `heard_mode` and `heard_changes_left` are what it knew of the guard. `settings` is the fingerprint of
+    its settings. `champion` is the name of the policy in charge, `shadows` what the others would have done, by name.
     """
 
     policy: str
@@ -184,6 +226,37 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
     decide_seconds: float | None = None
     policy_updates: Int = 0
     context: dict[str, float] = {}
+    run: str = ""
+    seed: Int | None = None
+    model: str = ""
+    lessons: Int = 0
+    last_lesson: str | None = None
+    heard_mode: Mode | None = None
+    heard_changes_left: Int | None = None
+    settings: str = ""
+    champion: str = ""
+    shadows: dict[str, Shadow] = {}
+    trial: Trial | None = None
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verdict depended on that no other message tells: by the guard's own clock and memory.
+
+    `seen_age_seconds` is the state's age when it came, `answer_seconds` how long after that it was judged,
+    `since_moved_seconds` how long ago weights last moved (`None`: never). `changes_left` and `class_changes_left` are
+    the change budgets before the verdict. `breaker_open` is why the breaker lets nothing through, if so, `late` why no
+    action was waited for. `canary_ordered` and `canary_written` are what was last put in force on a canary's pods.
+    """
+
+    seen_age_seconds: float
+    answer_seconds: float
+    changes_left: Int
+    class_changes_left: dict[str, Int] = {}
+    since_moved_seconds: float | None = None
+    breaker_open: str | None = None
+    late: str | None = None
+    canary_ordered: Weights | None = None
+    canary_written: dict[str, Int | None] | None = None
 
 
 VerdictOutcome: TypeAlias = Literal["allow", "clamp", "hold", "refuse", "late"]
@@ -198,7 +271,8 @@ class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
     `previous_weights` is where a rollback of this cycle leads back to.
     `would_refuse` are the rules that are only watched and would have ended or changed the matter. `canary_ratio` is the
     share of pods (0-1, `schemas/canary.py`) that alone may be written, in mode `canary`. `breaker` is where the guard's
-    breaker stood before this verdict.
+    breaker stood before this verdict. `known` is what else it depended on, and `settings` the fingerprint of the guard's
+    settings: with both it can be judged again.
     """
 
     outcome: VerdictOutcome
@@ -215,6 +289,8 @@ class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
     would_refuse: tuple[str, ...] = ()
     canary_ratio: float | None = None
     breaker: BreakerState | None = None
+    known: Known | None = None
+    settings: str = ""
 
 
 class PodWrite(msgspec.Struct, frozen=True, kw_only=True):
@@ -255,6 +331,7 @@ class Reward(Message, frozen=True, kw_only=True, tag="reward"):
     `censored` rewards carry a reason and are never learned. `verdict` and `actuation` repeat those outcomes, so that
     one message tells how the cycle ended. `weights` are the class weights of the arm as proposed (`None` for hold): the
     arm of that name may be another one tomorrow. `features` are those of the first state and the action's context.
+    `settings` is the fingerprint of the rewarder's settings.
     """
 
     outcome: RewardOutcome
@@ -269,15 +346,18 @@ class Reward(Message, frozen=True, kw_only=True, tag="reward"):
     verdict: str | None = None
     actuation: str | None = None
     weights: Weights | None = None
+    settings: str = ""
 
 
 # ---- commands, requests, heartbeats ----------------------------------------------------------------------------------
 
-CommandVerb: TypeAlias = Literal["rollback", "restore", "mode"]
+CommandVerb: TypeAlias = Literal["rollback", "restore", "mode", "model"]
 
 
 class Command(Message, frozen=True, kw_only=True, tag="command"):
-    """An order to the guard and the actuator: roll a cycle back, restore all originals, or change the mode."""
+    """An order: to guard and actuator to roll a cycle back, to restore all originals, or to change the mode; to the
+    decider to go on from a stored `model` (its digest).
+    """
 
     verb: CommandVerb
     by: str
@@ -287,6 +367,7 @@ class Command(Message, frozen=True, kw_only=True, tag="command"):
     p99_before_seconds: float | None = None
     p99_after_seconds: float | None = None
     id: str | None = None
+    model: str | None = None
 
 
 class CollectRequest(Message, frozen=True, kw_only=True, tag="collect"):

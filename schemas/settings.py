@@ -4,6 +4,7 @@ Each service adds a section of its own (`services/<name>/config.py`). Structs fo
 setting is an error at start and not a silent default. `runtime/config.py` loads them.
 """
 
+import hashlib
 import re
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -155,3 +156,11 @@ class Shared(Section, frozen=True, kw_only=True):
                         f"a label value can name one class only"
                     )
                 values[value] = name
+
+
+def settings_digest(shared: Shared, section: Section) -> str:
+    """A short fingerprint of all settings that a service's answers follow from: its own section and the shared part.
+    The node's name and the mode at start are left out: every message tells them.
+    """
+    told = msgspec.structs.replace(shared, node="localhost", mode="shadow")
+    return hashlib.sha256(msgspec.json.encode([told, section], order="deterministic")).hexdigest()[:12]

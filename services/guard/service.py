@@ -4,17 +4,20 @@ import asyncio
 import math
 from collections import OrderedDict
 
+import msgspec
+
 from runtime.lifecycle import Context
 from runtime.streams import AUDIT
-from schemas.messages import Action, Actuation, Command, Mode, State, Verdict
+from schemas.messages import Action, Actuation, Command, Known, Mode, State, Verdict
 from schemas.runs import Runs
+from schemas.settings import settings_digest
 from services.guard.aftermath import Aftermath
 from services.guard.config import GuardConfig
-from services.guard.core.canary import Ordered, canary_weights, ordered_after
+from services.guard.core.canary import Ordered, ordered_after
 from services.guard.core.change_budget import ChangeBudget
+from services.guard.core.known import Stand, verdict_of
 from services.guard.core.mode_order import STANDS_STILL
 from services.guard.core.past import breaker_past, change_ages, changed_classes, class_change_ages
-from services.guard.core.rules import Judgement, Situation, judge
 from services.guard.core.state_age import StateAges
 from services.guard.cycles import Cycle
 from services.guard.metrics import GuardMetrics
@@ -25,8 +28,6 @@ from services.guard.orders import Orders
 _MODES: tuple[Mode, ...] = ("shadow", "canary", "active", "frozen")
 _MEMORY = 16
 _RECENT, _ALL = 200, 100_000
-_REASON_LENGTH = 300
-_TWO = 2
 
 
 class GuardService:
@@ -38,6 +39,7 @@ class GuardService:
         self._context = context
         self._config = context.config.section("guard", GuardConfig)
         self._shared = context.shared
+        self._settings = settings_digest(self._shared, self._config)
         self._metrics = GuardMetrics(context.metrics.registry)
         self._order = Runs(self._shared.loop.tick_seconds)
         self._orders = Orders(context)
@@ -170,103 +172,57 @@ class GuardService:
 
     async def _end(self, cycle: Cycle, reason: str) -> None:
         if cycle.verdict is None:
-            judgement = Judgement("late", "budget", reason, None, execute=False)
-            await self._publish(cycle, None, judgement)
+            await self._decide(cycle, None, reason)
 
-    async def _decide(self, cycle: Cycle, action: Action) -> None:
-        situation = self._situation(cycle)
-        with self._context.metrics.step.labels("validate").time():
-            judgement = judge(action, situation, watched=self._config.watch)
-        await self._publish(cycle, action, judgement)
-
-    def _situation(self, cycle: Cycle) -> Situation:
-        now = self._context.clock.monotonic()
-        return Situation(
-            state=cycle.state,
-            mode=self.mode,
-            limits=self._shared.weights,
-            classes=frozenset(self._shared.classes),
-            state_age_seconds=cycle.age_seconds + now - cycle.seen_at,
-            max_state_age_seconds=self._max_state_age_seconds,
-            answer_seconds=now - cycle.seen_at,
-            budget_seconds=self._shared.loop.decision_budget_seconds,
-            changes_left=self._changes.left(now),
-            require_contention=self._config.require_contention,
-            breaker_open=self._aftermath.breaker.blocks(now),
-            since_moved_seconds=now - max(self._moved_at, self._aftermath.moved_at),
-            canary_ratio=self._canary_ratio(cycle.state),
-            canary_ordered=self._canary_ordered,
-            profiles=self._config.profiles,
-            min_share_ratio=self._config.min_share_ratio,
-            class_changes_left={name: budget.left(now) for name, budget in self._class_changes.items()},
-        )
-
-    def _canary_ratio(self, state: State) -> float | None:
-        """The share of pods that may be written: in mode `canary`, and for the one change of a half-open breaker, where
-        that share has pods of two classes to weigh against each other. None: all.
-        """
-        ratio = self._config.canary_ratio
-        if self.mode == "canary":
-            return ratio
-        if self.mode != "active" or self._aftermath.breaker.state(self._context.clock.monotonic()) != "half_open":
-            return None
-        return (
-            ratio
-            if len(canary_weights(state.pods, ratio, self._shared.weights, parents=state.parents)) >= _TWO
-            else None
-        )
-
-    async def _publish(self, cycle: Cycle, action: Action | None, judgement: Judgement) -> None:
-        clock, state = self._context.clock, cycle.state
-        now = clock.monotonic()
-        situation = self._situation(cycle)
-        in_force = situation.current
+    async def _decide(self, cycle: Cycle, action: Action | None, late: str | None = None) -> None:
+        clock, now = self._context.clock, self._context.clock.monotonic()
         breaker = self._aftermath.breaker.state(now)
-        if judgement.execute:
+        with self._context.metrics.step.labels("validate").time():
+            verdict = verdict_of(
+                cycle.state,
+                action,
+                self._known(cycle, now, late),
+                Stand(self.mode, breaker),
+                self._config,
+                self._shared,
+                at=clock.now_ns(),
+            )
+        verdict = msgspec.structs.replace(verdict, settings=self._settings)
+        cycle.verdict = verdict
+        if verdict.execute:
             self._changes.spend(now)
-            for name in changed_classes(judgement.weights or {}, in_force):
+            for name in changed_classes(verdict.weights or {}, verdict.previous_weights or {}):
                 if name in self._class_changes:
                     self._class_changes[name].spend(now)
             self._aftermath.let_through(cycle, now)
             self._moved_at = now
-        waited = now - cycle.seen_at
-        lifetime = self._shared.loop.decision_budget_seconds + self._config.apply_within_seconds
-        good_for = min(lifetime, self._max_state_age_seconds - cycle.age_seconds) - waited
-        clamped = judgement.outcome == "clamp"
-        verdict = Verdict(
-            node=state.node,
-            boot=state.boot,
-            cycle=state.cycle,
-            at=clock.now_ns(),
-            outcome=judgement.outcome,
-            execute=judgement.execute,
-            mode=situation.mode,
-            arm=action.arm if action else None,
-            weights=judgement.weights,
-            rule=judgement.rule,
-            reason=judgement.reason[:_REASON_LENGTH] if judgement.reason else None,
-            propensity=action.propensity if action and not clamped else None,
-            deadline=clock.now_ns() + int(good_for * 1e9),
+        await self._publish(verdict)
+
+    def _known(self, cycle: Cycle, now: float, late: str | None) -> Known:
+        moved = now - max(self._moved_at, self._aftermath.moved_at)
+        ordered = self._canary_ordered
+        return Known(
+            seen_age_seconds=cycle.age_seconds,
+            answer_seconds=now - cycle.seen_at,
             changes_left=self._changes.left(now),
-            previous_weights=in_force,
-            would_refuse=judgement.would_refuse,
-            canary_ratio=situation.canary_ratio,
-            breaker=breaker,
+            class_changes_left={name: budget.left(now) for name, budget in self._class_changes.items()},
+            since_moved_seconds=moved if math.isfinite(moved) else None,
+            breaker_open=self._aftermath.breaker.blocks(now),
+            late=late,
+            canary_ordered=dict(ordered.weights) if ordered is not None else None,
+            canary_written=dict(ordered.written) if ordered is not None else None,
         )
-        cycle.verdict = verdict
-        self._metrics.verdicts.labels(judgement.outcome).inc()
-        if judgement.rule is not None:
-            self._metrics.rule_hits.labels(judgement.rule).inc()
-        for name in judgement.would_refuse:
+
+    async def _publish(self, verdict: Verdict) -> None:
+        self._metrics.verdicts.labels(verdict.outcome).inc()
+        if verdict.rule is not None:
+            self._metrics.rule_hits.labels(verdict.rule).inc()
+        for name in verdict.would_refuse:
             self._metrics.would_refuse.labels(name).inc()
         await self._context.messenger.send(verdict)
         self._context.log.debug(
-            "verdict", cycle=state.cycle, outcome=judgement.outcome, rule=judgement.rule, reason=judgement.reason
+            "verdict", cycle=verdict.cycle, outcome=verdict.outcome, rule=verdict.rule, reason=verdict.reason
         )
-
-    @property
-    def _max_state_age_seconds(self) -> float:
-        return self._config.max_state_age_ticks * self._shared.loop.tick_seconds
 
     # ---- step 11 ----
 

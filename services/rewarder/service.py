@@ -3,13 +3,16 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from runtime.lifecycle import Context
 from schemas.messages import Action, Actuation, CollectRequest, Mode, Reward, State, Verdict
 from schemas.objective import is_violated
 from schemas.runs import Runs
+from schemas.settings import settings_digest
 from services.rewarder.config import RewarderConfig
-from services.rewarder.core.censor import Cycle, censor_reason
-from services.rewarder.core.reward import RewardWeights, Worth, reward
+from services.rewarder.core.censor import Cycle
+from services.rewarder.core.conclude import conclude, reward_message
 from services.rewarder.metrics import RewarderMetrics
 
 _EARLY = 15
@@ -38,13 +41,8 @@ class RewarderService:
         self._context = context
         self._config = context.config.section("rewarder", RewarderConfig)
         self._shared = context.shared
+        self._settings = settings_digest(self._shared, self._config)
         self._metrics = RewarderMetrics(context.metrics.registry)
-        self._weights = RewardWeights(
-            self._config.violation_weight,
-            self._config.severity_weight,
-            self._config.throughput_weight,
-            self._config.oscillation_weight,
-        )
         self._order = Runs(self._shared.loop.tick_seconds)
         self._follow: _Follow | None = None
         self._early: list[Action | Verdict | Actuation] = []
@@ -176,7 +174,7 @@ class RewarderService:
         except Exception as error:  # noqa: BLE001 - whatever it is, the cycle must end with a reward
             self._log_failed(follow, error)
             if not follow.published:
-                await self._publish(follow, None, "failed")
+                await self._publish(follow, reward_message(follow.cycle, None, "failed"))
 
     def _log_failed(self, follow: _Follow, error: Exception) -> None:
         cycle = follow.cycle.before.cycle
@@ -184,51 +182,22 @@ class RewarderService:
 
     async def _conclude(self, follow: _Follow, interrupted: str | None) -> None:
         cycle = follow.cycle
-        reason = interrupted if cycle.after is None or interrupted == "failed" else None
-        reason = reason or censor_reason(
-            cycle,
-            self._shared.classes,
-            min_requests=self._config.min_requests,
-            require_contention=self._config.require_contention,
-        )
-        worth: Worth | None = None
+        with self._context.metrics.step.labels("reward").time():
+            message = conclude(cycle, interrupted, self._config, self._shared)
         if cycle.after is not None:
-            moved_to = cycle.actuation.weights if cycle.actuation and cycle.actuation.outcome == "applied" else None
-            with self._context.metrics.step.labels("reward").time():
-                worth = reward(cycle.before, cycle.after, moved_to, self._shared.classes, self._weights)
             self._count_violations(cycle.after)
-        await self._publish(follow, worth, reason)
+        await self._publish(follow, message)
 
-    async def _publish(self, follow: _Follow, worth: Worth | None, reason: str | None) -> None:
-        cycle = follow.cycle
-        before, action, verdict = cycle.before, cycle.action, cycle.verdict
-        learned = reason is None and worth is not None
-        message = Reward(
-            node=before.node,
-            boot=before.boot,
-            cycle=before.cycle,
-            at=self._context.clock.now_ns(),
-            outcome="joined" if learned else "censored",
-            reason=reason,
-            value=worth.value if worth is not None and learned else None,
-            terms=worth.terms if worth is not None else {},
-            arm=action.arm if action else None,
-            propensity=verdict.propensity if verdict else None,
-            policy=action.policy if action else None,
-            features=before.features | (action.context if action else {}) if learned else {},
-            features_schema=before.features_schema,
-            verdict=verdict.outcome if verdict else None,
-            actuation=cycle.actuation.outcome if cycle.actuation else None,
-            weights=action.weights if action else None,
-        )
+    async def _publish(self, follow: _Follow, message: Reward) -> None:
+        message = msgspec.structs.replace(message, at=self._context.clock.now_ns(), settings=self._settings)
         self._metrics.rewards.labels(message.outcome).inc()
         self._metrics.delay.observe(self._context.clock.monotonic() - follow.started)
-        if reason is not None:
-            self._metrics.censored.labels(reason.split(":", 1)[0]).inc()
-        if learned and worth is not None:
-            self._metrics.value.labels("value").observe(worth.value)
+        if message.reason is not None:
+            self._metrics.censored.labels(message.reason.split(":", 1)[0]).inc()
+        if message.value is not None:
+            self._metrics.value.labels("value").observe(message.value)
             for term in ("violation", "severity", "throughput", "oscillation"):
-                self._metrics.value.labels(term).observe(worth.terms[term])
+                self._metrics.value.labels(term).observe(message.terms[term])
         follow.published = True
         await self._context.messenger.send(message)
 

@@ -412,7 +412,7 @@ def failures(caplog):
 
 
 async def test_an_error_while_rewarding_is_logged_and_the_cycle_ends_censored(monkeypatch, caplog):
-    monkeypatch.setattr("services.rewarder.service.reward", breaks)
+    monkeypatch.setattr("services.rewarder.core.conclude.reward", breaks)
     async with rewarder() as made:
         await parts(made)
         await made.advance(SETTLE)
@@ -446,7 +446,7 @@ async def test_an_error_while_an_overtaken_cycle_ends_costs_neither_cycle_its_re
         await parts(made)
         await made.advance(SETTLE)
         await made.service._on_state(after(state()))  # handled, but nobody who waited for it has run yet
-        monkeypatch.setattr("services.rewarder.service.reward", breaks)
+        monkeypatch.setattr("services.rewarder.core.conclude.reward", breaks)
         await made.service._on_state(state(cycle=2))
         monkeypatch.undo()
         await made.inject()  # nothing more: the second cycle's clock starts
