@@ -271,7 +271,7 @@ class Verdict(Message, frozen=True, kw_only=True, tag="verdict"):
     `previous_weights` is where a rollback of this cycle leads back to.
     `would_refuse` are the rules that are only watched and would have ended or changed the matter. `canary_ratio` is the
     share of pods (0-1, `schemas/canary.py`) that alone may be written, in mode `canary`. `breaker` is where the guard's
-    breaker stood before this verdict. `known` is what else it depended on, and `settings` the fingerprint of the guard's
+    breaker stood before this verdict. `known` is what else it depended on, `settings` the fingerprint of the guard's
     settings: with both it can be judged again.
     """
 

@@ -1,18 +1,25 @@
 """Owns the decider's settings (section `decider` of the configuration)."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
+import msgspec
 from msgspec import Meta
 
 from schemas.features import feature_names
-from schemas.settings import Ratio, Section, SettingsError, Shared, Weight
+from schemas.settings import Ratio, Seconds, Section, SettingsError, Shared, Weight
 from services.decider.core.arms import build_arms
 from services.decider.core.outlook import outlook_names
 from services.decider.core.zoo import POLICIES, profile_named
 
+MOST_SHADOWS: Final = 8
+"""Each one costs a decision's time in every cycle, and a propensity per arm in every message."""
 
-class DeciderConfig(Section, frozen=True, kw_only=True):
-    """What the decider chooses from and how it learns."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_]{0,62}")
+
+
+class PolicySettings(Section, frozen=True, kw_only=True):
+    """How one policy learns."""
 
     policy: str = "linucb"
     """Name of the policy. `linucb`, since it learns across neighbouring profiles; `river-linucb`, `static` and `hold`
@@ -20,10 +27,6 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
 
     static_profile: str | None = None
     """Name of the profile that `static` keeps. None: the profile nearest to 10 : 3 : 1, as `prior_profile`."""
-
-    profiles: dict[str, dict[str, Weight]] = {}  # noqa: RUF012 - msgspec copies an empty default per struct
-    """Profiles by name, as weights by class; only ratios count. A class left out gets the weight of `default`, or
-    `weights.min_weight`. Empty: a grid of about fifteen, made for the configured classes."""
 
     exploration: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.3
     """Multiplies the width of a belief in an arm's score (LinUCB's alpha). 0.3: about the noise of one reward on its
@@ -66,8 +69,28 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
     """Whether to begin with what the simulator taught, where that was for these classes and profiles. False: from
     `prior_profile` alone."""
 
-    seed: int | None = None
-    """Seed of the decider's random draws. None: from the system, so that nodes do not explore in step."""
+
+class DeciderConfig(PolicySettings, frozen=True, kw_only=True):
+    """What the decider chooses from and how it learns."""
+
+    profiles: dict[str, dict[str, Weight]] = {}  # noqa: RUF012 - msgspec copies an empty default per struct
+    """Profiles by name, as weights by class; only ratios count. A class left out gets the weight of `default`, or
+    `weights.min_weight`. Empty: a grid of about fifteen, made for the configured classes."""
+
+    seed: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    """Seed of the decider's random draws. None: from the system at each start, so that nodes do not explore in step.
+    Every action tells it."""
+
+    shadows: dict[str, PolicySettings] = {}  # noqa: RUF012 - msgspec copies an empty default per struct
+    """Policies by name that decide beside the one in charge and learn from the same rewards. What they choose is
+    published and never executed. Each takes the decision as long again as the one in charge."""
+
+    checkpoint_seconds: Seconds = 1800.0
+    """Seconds between two stored models. 1800: a restart loses nothing (later rewards are learned again), and a week
+    is 336 models, of which `models_kept` stay."""
+
+    models_kept: Annotated[int, Meta(ge=2, le=10_000)] = 200
+    """Newest stored models of this node that are kept. 200: four days of checkpoints; one takes about 60 KiB."""
 
     history: Annotated[int, Meta(ge=0, le=100_000)] = 2000
     """Past rewards learned anew at start, in rewards. 2000: older ones weigh less than 0.005 % at the default discount.
@@ -75,17 +98,35 @@ class DeciderConfig(Section, frozen=True, kw_only=True):
 
     def check(self, shared: Shared) -> None:
         """Raises SettingsError for the first setting that contradicts another or names what does not exist."""
-        if self.policy not in POLICIES:
-            raise SettingsError(f"decider.policy: {self.policy!r} is not known; known are {', '.join(POLICIES)}")
+        self._check_policy(self, "decider", shared)
+        if len(self.shadows) > MOST_SHADOWS:
+            raise SettingsError(f"decider.shadows: {len(self.shadows)} are too many; keep at most {MOST_SHADOWS}")
+        for name, settings in self.shadows.items():
+            if name == self.policy or not _NAME.fullmatch(name):
+                raise SettingsError(
+                    f"decider.shadows: {name!r} is no name for one; use letters, digits, '-' and '_', and not that of "
+                    f"decider.policy"
+                )
+            self._check_policy(settings, f"decider.shadows.{name}", shared)
+
+    def of(self, name: str) -> "DeciderConfig":
+        """The settings under which the policy of this name decides alone: the one in charge at first, or a shadow."""
+        if name not in self.shadows:
+            return msgspec.structs.replace(self, shadows={})
+        return DeciderConfig(profiles=self.profiles, **msgspec.structs.asdict(self.shadows[name]))
+
+    def _check_policy(self, settings: PolicySettings, where: str, shared: Shared) -> None:
+        if settings.policy not in POLICIES:
+            raise SettingsError(f"{where}.policy: {settings.policy!r} is not known; known are {', '.join(POLICIES)}")
         arms = build_arms(shared, self.profiles)
-        profile_named(self.static_profile, arms, shared, "static_profile")
-        profile_named(self.prior_profile, arms, shared, "prior_profile")
+        profile_named(settings.static_profile, arms, shared, "static_profile", where)
+        profile_named(settings.prior_profile, arms, shared, "prior_profile", where)
         known = {*feature_names(tuple(shared.classes)), *outlook_names(shared.classes)}
-        for name in self.context_features:
+        for name in settings.context_features:
             if name not in known:
                 raise SettingsError(
-                    f"decider.context_features: no feature {name!r}; features are <class>.load_log and the like "
+                    f"{where}.context_features: no feature {name!r}; features are <class>.load_log and the like "
                     f"(docs/features.md)"
                 )
-        if len(set(self.context_features)) < len(self.context_features):
-            raise SettingsError("decider.context_features: names a feature twice; drop one")
+        if len(set(settings.context_features)) < len(settings.context_features):
+            raise SettingsError(f"{where}.context_features: names a feature twice; drop one")

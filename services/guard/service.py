@@ -183,8 +183,8 @@ class GuardService:
                 action,
                 self._known(cycle, now, late),
                 Stand(self.mode, breaker),
-                self._config,
-                self._shared,
+                config=self._config,
+                shared=self._shared,
                 at=clock.now_ns(),
             )
         verdict = msgspec.structs.replace(verdict, settings=self._settings)
@@ -262,6 +262,8 @@ class GuardService:
     # ---- commands ----
 
     async def _on_command(self, command: Command) -> None:
+        if command.verb == "model":  # the decider's: what it proposes is judged as ever
+            return
         if not await self._modes.hear(command):
             return
         if command.verb != "mode" or command.mode in STANDS_STILL:  # our own orders come back to us here, too

@@ -20,8 +20,10 @@ others' cost again; until more than that has helped it after all. When a class i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
+
+import msgspec
 
 from schemas.features import WEIGHT_LOG_BASE
 from schemas.settings import ClassSettings
@@ -93,6 +95,13 @@ class _Memory:
     latency: float | None = None
 
 
+class OutlookState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an outlook remembers: each latency class's numbers by name (a claim is 0 or 1), and the last weights."""
+
+    memories: dict[str, dict[str, float | None]]
+    weights: tuple[float, ...] | None
+
+
 @dataclass
 class Outlook:
     """Fed with every state's features in turn, `see` answers with `outlook_names`. Bounded: a few numbers a class."""
@@ -131,6 +140,32 @@ class Outlook:
                 found[f"{name}.rescue"] = float(not memory.has_enough)
                 break
         return found
+
+    def save(self) -> OutlookState:
+        """All that it remembers."""
+        return OutlookState(
+            memories={
+                name: {key: None if value is None else float(value) for key, value in asdict(memory).items()}
+                for name, memory in self._memories.items()
+            },
+            weights=self._weights,
+        )
+
+    def load(self, state: OutlookState) -> None:
+        """Goes on from what another one remembered. ValueError if that was of other classes, and nothing changes."""
+        plain = asdict(_Memory())
+        if list(state.memories) != list(self._memories) or any(
+            own.keys() != plain.keys() or any(own[key] is None and plain[key] is not None for key in own)
+            for own in state.memories.values()
+        ):
+            raise ValueError("an outlook of other classes, or of another version")
+        if state.weights is not None and len(state.weights) != len(self.classes):
+            raise ValueError("an outlook of other classes")
+        self._memories = {
+            name: _Memory(**{key: _as(plain[key], value) for key, value in own.items()})  # type: ignore[arg-type]
+            for name, own in state.memories.items()
+        }
+        self._weights = state.weights
 
     def lost(self) -> frozenset[str]:
         """The classes that are lost now."""
@@ -188,3 +223,10 @@ class Outlook:
         profiles = [arm.weights for arm in self.arms if arm.weights is not None]
         most = max((own[name] / sum(own[other] for other in present) for own in profiles), default=now)
         return now, fair, most
+
+
+def _as(like: object, value: float | None) -> object:
+    """A saved number as what the field holds."""
+    if value is None or like is None:
+        return value
+    return type(like)(value)  # type: ignore[call-arg] # bool, int or float

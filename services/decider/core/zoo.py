@@ -23,7 +23,7 @@ def make_policy(config: "DeciderConfig", shared: Shared) -> Checked:
     return Checked(maker(config, shared, build_arms(shared, config.profiles)))
 
 
-def profile_named(name: str | None, arms: tuple[Arm, ...], shared: Shared, setting: str) -> Arm:
+def profile_named(name: str | None, arms: tuple[Arm, ...], shared: Shared, setting: str, where: str = "decider") -> Arm:
     """The profile of that name, or the default one for None. Raises SettingsError naming the known ones."""
     if name is None:
         return default_profile(arms, shared)
@@ -31,7 +31,7 @@ def profile_named(name: str | None, arms: tuple[Arm, ...], shared: Shared, setti
         if arm.name == name and arm.weights is not None:
             return arm
     known = ", ".join(arm.name for arm in arms if arm.weights is not None)
-    raise SettingsError(f"decider.{setting}: no profile {name!r}; known are {known}")
+    raise SettingsError(f"{where}.{setting}: no profile {name!r}; known are {known}")
 
 
 def meaning_of(config: "DeciderConfig", shared: Shared) -> str:

@@ -66,7 +66,7 @@ def situation_of(state: State, known: Known, stand: Stand, config: "GuardConfig"
 
 
 def verdict_of(
-    state: State, action: Action | None, known: Known, stand: Stand, config: "GuardConfig", shared: Shared, *, at: int
+    state: State, action: Action | None, known: Known, stand: Stand, *, config: "GuardConfig", shared: Shared, at: int
 ) -> Verdict:
     """The verdict on an action, or without one that none came in time, at this wall time in Unix nanoseconds."""
     situation = situation_of(state, known, stand, config, shared)
