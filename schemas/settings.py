@@ -4,6 +4,7 @@ Each service adds a section of its own (`services/<name>/config.py`). Structs fo
 setting is an error at start and not a silent default. `runtime/config.py` loads them.
 """
 
+import hashlib
 import re
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -155,3 +156,8 @@ class Shared(Section, frozen=True, kw_only=True):
                         f"a label value can name one class only"
                     )
                 values[value] = name
+
+
+def settings_digest(shared: Shared, section: Section) -> str:
+    """The fingerprint of the settings that a service works by: what all share, and its own. 12 hex digits."""
+    return hashlib.sha256(msgspec.json.encode([shared, section], order="deterministic")).hexdigest()[:12]
