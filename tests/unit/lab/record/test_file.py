@@ -434,7 +434,7 @@ def test_a_recording_that_is_damaged_before_its_end_is_not_gone_on_with(path):
     pieces[3] = bytes(len(pieces[3]))
     raw = b"".join(pieces)
     path.write_bytes(raw)
-    with pytest.raises(TrimtabError, match="block 2 .*name another file"):
+    with pytest.raises(TrimtabError, match=r"block 2 .*name another file"):
         resume_recording(path)
     assert path.read_bytes() == raw
 
