@@ -7,15 +7,17 @@ may only look reads message by message, and so does everybody here.
 import asyncio
 import re
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from runtime.bus import Extent, Kept
 from runtime.bus_refusals import Refusals
 from runtime.errors import BusError
-from runtime.nats_bus_client import Client, Error
+from runtime.nats_bus_client import Client, ConnectionClosedError, Error
 from runtime.nats_bus_history import why_not_read
+
+T = TypeVar("T")
 
 _AT_A_TIME: Final = 64
 """Requests in flight. 64: more makes a server on loopback no faster, and hides 30 ms of a network."""
@@ -65,12 +67,7 @@ class Shelf:
 
     async def extent(self, stream: str) -> Extent | None:
         """The first and the last sequence that the stream has now; None where there is no such stream."""
-        try:
-            reply = await self._client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=self._timeout_seconds)
-            info = _infos.decode(reply.data)
-        except (Error, TimeoutError, msgspec.DecodeError) as error:
-            why = why_not_read(self._refusals, stream, error)
-            raise BusError(f"{stream}: cannot be looked at {why}") from error
+        info = _decoded(_infos, await self._ask(stream, "STREAM.INFO", b""), stream)
         if info.error is not None and info.error.code == _NOT_FOUND:
             return None
         if info.state is None:
@@ -98,18 +95,23 @@ class Shelf:
     async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
         """The first message from sequence `first` on whose subject matches; None if there is none."""
         wish = msgspec.json.encode({"seq": max(first, 1), "next_by_subj": subject})
-        where = f"$JS.API.STREAM.MSG.GET.{stream}"
-        try:
-            reply = _replies.decode((await self._client.request(where, wish, timeout=self._timeout_seconds)).data)
-        except (Error, TimeoutError, msgspec.DecodeError) as error:
-            why = why_not_read(self._refusals, stream, error)
-            raise BusError(f"{stream}: message {first} cannot be read {why}") from error
+        reply = _decoded(_replies, await self._ask(stream, "STREAM.MSG.GET", wish), stream)
         found = reply.message
-        if found is not None:
+        if found is not None and found.seq >= first:
             return Kept(found.seq, _ns(found.time), found.subject, found.data)
         if reply.error is not None and reply.error.code == _NOT_FOUND:
             return None
         raise BusError(f"{stream}: message {first} cannot be read ({reply.error}); check the server's log")
+
+    async def _ask(self, stream: str, call: str, wish: bytes) -> bytes:
+        """The server's answer. Raises BusError where there is none; nothing is asked later than now."""
+        try:
+            if not self._client.is_connected:
+                raise ConnectionClosedError
+            return (await self._client.request(f"$JS.API.{call}.{stream}", wish, timeout=self._timeout_seconds)).data
+        except (Error, TimeoutError) as error:
+            why = why_not_read(self._refusals, stream, error)
+            raise BusError(f"{stream}: cannot be read {why}") from error
 
     async def _part(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
         found: list[Kept] = []
@@ -120,6 +122,15 @@ class Shelf:
             found.append(message)
             first = message.sequence + 1
         return found
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes, stream: str) -> T:
+    try:
+        return decoder.decode(raw)
+    except msgspec.DecodeError as error:
+        raise BusError(
+            f"{stream}: the server's answer cannot be read ({error}); use a nats-server of 2.10 or newer"
+        ) from error
 
 
 def _ns(text: str) -> int:
