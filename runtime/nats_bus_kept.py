@@ -6,12 +6,13 @@ may only look reads message by message, and so does everybody here.
 
 import asyncio
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import msgspec
 
-from runtime.bus import Extent, Kept
+from runtime.bus import Extent, Kept, Span
 from runtime.bus_refusals import Refusals
 from runtime.errors import BusError
 from runtime.nats_bus_client import Client, ConnectionClosedError, Error
@@ -57,6 +58,14 @@ _replies: Final = msgspec.json.Decoder(_Reply)
 _infos: Final = msgspec.json.Decoder(_Info)
 
 
+@dataclass
+class _Left:
+    """How many bytes the parts of a range may read yet. The one that begins at `first` reads a message in any case."""
+
+    bytes: int
+    first: int
+
+
 class Shelf:
     """Reads what streams keep. `timeout_seconds` is for each answer."""
 
@@ -74,23 +83,30 @@ class Shelf:
             raise BusError(f"{stream}: cannot be looked at ({info.error}); check the server's log")
         return Extent(max(1, info.state.first_seq), info.state.last_seq)  # 0 where nothing ever was
 
-    async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
-        """The messages with the sequences `first` to `last` that the stream still has on subjects that match.
+    async def kept(self, stream: str, subject: str, first: int, last: int, most_bytes: int) -> Span:
+        """The messages with the sequences `first` to `last` that the stream still has on subjects that match; it ends
+        before `last`, behind at least one message, where there are more than `most_bytes` of them.
 
         The range is cut into parts that are read at the same time, each from message to message.
         """
         first = max(first, 1)
         width = max(1, -(-(last - first + 1) // _AT_A_TIME))
-        starts = range(first, last + 1, width)
+        left = _Left(most_bytes, first)
         try:
             async with asyncio.TaskGroup() as group:
-                parts = [
-                    group.create_task(self._part(stream, subject, start, min(start + width - 1, last)))
-                    for start in starts
+                reading = [
+                    group.create_task(self._part(stream, subject, start, min(start + width - 1, last), left))
+                    for start in range(first, last + 1, width)
                 ]
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
-        return [message for part in parts for message in part.result()]
+        found: list[Kept] = []
+        for number, task in enumerate(reading):
+            part = task.result()
+            found += part.messages
+            if part.last < min(first + (number + 1) * width - 1, last):
+                return Span(found, part.last)
+        return Span(found, last)
 
     async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
         """The first message from sequence `first` on whose subject matches; None if there is none."""
@@ -113,15 +129,19 @@ class Shelf:
             why = why_not_read(self._refusals, stream, error)
             raise BusError(f"{stream}: cannot be read {why}") from error
 
-    async def _part(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
+    async def _part(self, stream: str, subject: str, first: int, last: int, left: _Left) -> Span:
         found: list[Kept] = []
-        while first <= last:
-            message = await self.next_kept(stream, subject, first)
+        at = first
+        while at <= last:
+            if left.bytes <= 0 and (found or first > left.first):
+                return Span(found, at - 1)
+            message = await self.next_kept(stream, subject, at)
             if message is None or message.sequence > last:
                 break
             found.append(message)
-            first = message.sequence + 1
-        return found
+            left.bytes -= len(message.payload)
+            at = message.sequence + 1
+        return Span(found, last)
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes, stream: str) -> T:
