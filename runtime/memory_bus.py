@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from runtime.bus import Entry, EntryHandler, Handler, Received, Stored
+from runtime.bus import Entry, EntryHandler, Extent, Handler, Kept, Received, Span, Stored
 from runtime.errors import BusDown, BusError
+from runtime.streams import STREAMS
 from runtime.turns import Turns, end
 
 _MAX_DELIVER: Final = 5
@@ -229,6 +230,31 @@ class MemoryBus:
         kept = self._stored_ns[self._let_go :]
         return (kept[0] if kept else self._now_ns()) if self._let_go else 0
 
+    async def extent(self, stream: str) -> Extent | None:
+        """The first and the last sequence that a declared stream has now."""
+        numbers = self._numbers(stream)
+        if numbers is None:
+            return None
+        gone = sum(number < self._let_go for number in numbers)
+        return Extent(gone + 1, len(numbers))
+
+    async def kept(self, stream: str, subject: str, first: int, last: int, *, most_bytes: int = 16 << 20) -> Span:
+        """The messages with the sequences `first` to `last` that it still has on subjects that match, or the first of
+        them.
+        """
+        found: list[Kept] = []
+        for item in self._kept(stream, subject):
+            if first <= item.sequence <= last:
+                found.append(item)
+                most_bytes -= len(item.payload)
+                if most_bytes <= 0:
+                    return Span(found, item.sequence)
+        return Span(found, last)
+
+    async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
+        """The first message from sequence `first` on whose subject matches; None if there is none."""
+        return next((item for item in self._kept(stream, subject) if item.sequence >= first), None)
+
     async def watch_entry(self, bucket: str, key: str, handler: EntryHandler) -> _Watcher:
         """Calls `handler` for the present value of `key` and for every later one."""
         watcher = _Watcher(self, (bucket, key), handler)
@@ -242,6 +268,21 @@ class MemoryBus:
             await subscription.stop()
         for watcher in list(self.watchers):
             await watcher.stop()
+
+    def _numbers(self, stream: str) -> list[int] | None:
+        """Where in the one store the messages of a declared stream are."""
+        declared = next((known for known in STREAMS if known.name == stream), None)
+        if declared is None:
+            return None
+        patterns = declared.subjects
+        return [n for n, item in enumerate(self._stored) if any(matches(pattern, item.subject) for pattern in patterns)]
+
+    def _kept(self, stream: str, subject: str) -> list[Kept]:
+        return [
+            Kept(sequence, self._stored_ns[number], self._stored[number].subject, self._stored[number].payload)
+            for sequence, number in enumerate(self._numbers(stream) or [], 1)
+            if number >= self._let_go and matches(subject, self._stored[number].subject)
+        ]
 
     def _keep(self, received: Received) -> None:
         self._stored.append(received)
