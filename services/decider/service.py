@@ -33,7 +33,11 @@ class DeciderService:
         self._metrics = DeciderMetrics(context.metrics.registry)
         self._arms = build_arms(self._shared, self._config.profiles)
         self._by_name = {HOLD.name: HOLD, **{arm.name: arm for arm in self._arms}}
-        self._policy = make_policy(self._config, self._shared)
+        self._policy = make_policy(
+            self._config,
+            self._shared,
+            set_aside=lambda damage: context.log.error("prior_set_aside", reason=str(damage), begins="cold"),
+        )
         self._outlook = Outlook(self._shared.classes, self._arms)
         self._schema = features_schema(tuple(self._shared.classes))
         self._random = random.Random(self._config.seed)  # noqa: S311 - draws arms, not secrets
