@@ -150,6 +150,7 @@ async def test_an_interrupt_keeps_what_is_there_and_says_how_much(tmp_path, sign
     last = err.decode().splitlines()[-1]
     results = read_results(str(file))
     assert 0 < len(results.results) < 100
+    assert [row.seed for row in results.results] == list(results.seeds) == [best.seed for best in results.best_static]
     assert f"{len(results.results)} are in {file}" in last
     assert last.startswith("trimtab bench: interrupted; ")
     assert any(note.startswith("interrupted: ") for note in results.notes)
