@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from lab.arena.episode import best_static, play_static
 from lab.arena.hindsight import BEST_SCORE, Search, static_profiles
@@ -28,7 +29,7 @@ def test_the_grid_has_half_decades_ties_on_half_steps_and_each_ratio_once():
 def test_a_class_without_pods_makes_no_further_profiles():
     two = static_profiles(Shared(), ("latency-critical", "batch"))
     found = {profile["latency-critical"] / profile["batch"] for profile in two}
-    assert len(two) == len({round(ratio, 3) for ratio in found})
+    assert len(two) == len(found) < 25
     assert {1.0, 5.0, 0.2, 100.0, 0.01} <= found
     assert len(static_profiles(Shared(), ("batch",))) == 1
     assert len(static_profiles(Shared(), NAMES)) == 85
@@ -89,7 +90,8 @@ def test_a_profile_that_can_win_a_phase_only_is_played_to_its_end():
 
 
 def test_with_pods_of_two_classes_the_best_is_that_of_the_whole_grid():
-    scenario = next(one for seed in range(99) if len({pod.cls for pod in (one := named(f"gen:{seed}")).pods}) == 2)  # noqa: PLR2004
+    whole = named("mislabelled")
+    scenario = replace(whole, pods=tuple(pod for pod in whole.pods if pod.cls != "default"))
     best = best_static(scenario, 3, 12)
     all_of_them = [
         sum(outcome.score for outcome in play_static(scenario, profile, 3, 12)) / 12
