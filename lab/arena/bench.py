@@ -1,8 +1,8 @@
 """Owns how a bench is run: which runs, in which order, and what becomes of one that fails. Who plays them is given.
 
 Runs go in blocks, one per seed; a block holds every scenario x policy with that seed, in an order drawn at random. So
-drift of the machine hits all policies alike, and a bench that is interrupted has whole seeds to compare: what is left of
-others is not kept.
+drift of the machine hits all policies alike, and a bench that is interrupted has whole seeds to compare: what there is
+of others is not kept.
 """
 
 import math
@@ -140,9 +140,9 @@ class Setting:
 def assemble(plan: Plan, outcomes: Sequence[tuple[Job, Outcome]], setting: Setting) -> Results:
     """The results of all runs that are there, in the order of the plan, whatever order they ended in.
 
-    A row needs its baseline: one whose `request-derived` run is missing is left out, and a note says so. If not all runs
-    ended, only those of whole seeds are kept, so that every policy has the same ones; if no seed is whole, those of the
-    one that got furthest. Notes say what was left out, which runs failed and how many never ended.
+    A row needs its baseline: one whose `request-derived` run is missing is left out, and a note says so. If not all
+    runs ended, only those of whole seeds are kept, so that all policies have the same; if no seed is whole, those
+    of the one that got furthest. Notes say what was left out, which runs failed and how many never ended.
     """
     asked = len(jobs_of(plan))
     missing = asked - len(outcomes)

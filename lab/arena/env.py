@@ -142,7 +142,7 @@ class NodeWeight(gymnasium.Env[Observation, np.int64]):
         self._queue, self._scenario = queue, scenario
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Plays one cycle. ResetNeeded before the first reset, ValueError for what is no action; then nothing happened."""
+        """Plays one cycle. ResetNeeded before the first reset, ValueError for what is no action."""
         world, before = self._world, self._before
         if world is None or before is None:
             raise gymnasium.error.ResetNeeded("call reset() before step()")

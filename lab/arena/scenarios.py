@@ -217,8 +217,8 @@ def named(name: str, queue: Queue = "bounded") -> Scenario:
 
 
 def resolve(text: str, queue: Queue = "bounded") -> tuple[Scenario, ...]:
-    """Scenarios from `a,b`, `all` (the nine), `gen:17` and files (`mine.json`, `mine.yaml`), in the order given and each
-    once, all with this queue. Raises ValueError.
+    """Scenarios from `a,b`, `all` (the nine), `gen:17` and files (`mine.json`, `mine.yaml`), in the order given and
+    each once, all with this queue. Raises ValueError.
     """
     found: dict[str, None] = {}
     for word in (part.strip() for part in text.split(",")):

@@ -22,10 +22,11 @@ MAX_SIZE: Final = 1024
 """Terms times context: ten times the default's, and a second to look at."""
 
 MAX_STRENGTH: Final = 10_000.0
-"""In lessons. `trimtab train` gives 60; a discount of 0.995 keeps 200 lessons of a node, which could never correct more."""
+"""In lessons. `trimtab train` gives 60; a discount of 0.995 keeps 200 lessons of a node, which could never correct so
+many."""
 
 MAX_NUMBER: Final = 100.0
-"""Of any entry. Features, terms and rewards are within [-1, 1], or a few times that: their mean products are as well."""
+"""Of any entry. Features, terms and rewards are within [-1, 1] or a few times that, and so are their mean products."""
 
 LEAST_EIGENVALUE: Final = -0.005
 """Of the precision: rounding to five digits gives a thousandth. With the least ridge (decider.prior_strength 0.01) the
@@ -89,29 +90,38 @@ def read_warm_start(model: str, path: Path = PRIOR_FILE, *, size: int | None = N
         raise DamagedPrior(f"{path}: {error}") from error
     if warm.version != WARM_VERSION or warm.model != model:
         return None
-    flaw = _flaw(warm, size)
+    flaw = _flaw_of_shape(warm, size) or _flaw_of_numbers(warm) or _flaw_of_provenance(warm.provenance)
     if flaw is not None:
         raise DamagedPrior(f"{path}: {flaw}; make it anew with `trimtab train`")
     return warm
 
 
-def _flaw(warm: WarmStart, size: int | None) -> str | None:
-    """What is wrong with the numbers, or None."""
+def _flaw_of_shape(warm: WarmStart, size: int | None) -> str | None:
+    """What is wrong with how many numbers there are, or None."""
     if size is not None and warm.size != size:
         return f"size: {warm.size} terms, and the model has {size}"
     if not 1 <= warm.size <= MAX_SIZE:
         return f"size: {warm.size} is outside 1 to {MAX_SIZE}"
     if len(warm.gram) != warm.size * (warm.size + 1) // 2 or len(warm.solution) != warm.size:
         return f"gram, solution: not the numbers of {warm.size} terms"
+    return None
+
+
+def _flaw_of_numbers(warm: WarmStart) -> str | None:
+    """What is wrong with numbers of the right shape, or None."""
     if not 0.0 < warm.strength <= MAX_STRENGTH:
         return f"strength: {warm.strength:g} is not more than 0 and at most {MAX_STRENGTH:g}"
     for name, numbers in (("gram", warm.gram), ("solution", warm.solution)):
-        if not np.abs(np.array(numbers)).max() <= MAX_NUMBER:
+        if not np.abs(np.array(numbers)).max() <= MAX_NUMBER:  # not: so that NaN is one, too
             return f"{name}: a number beyond {MAX_NUMBER:g}"
     least = float(np.linalg.eigvalsh(warm.precision()).min())
     if least < LEAST_EIGENVALUE:
         return f"gram: no mean of lessons has an eigenvalue of {least / warm.strength:.3g}"
-    told = warm.provenance
+    return None
+
+
+def _flaw_of_provenance(told: Provenance) -> str | None:
+    """What it does not tell, or None."""
     for name, text in (("command", told.command), ("trimtab", told.trimtab), ("made_at", told.made_at)):
         if not text.strip():
             return f"provenance.{name}: empty"

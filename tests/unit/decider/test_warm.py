@@ -178,7 +178,7 @@ def test_rounding_to_five_digits_is_no_damage(tmp_path):
     flat[5 * 6 // 2 + 5] = -1e-5
     assert read_warm_start(MODEL, damaged(tmp_path / "prior.json", gram=flat)) is not None
     flat[5 * 6 // 2 + 5] = -1e-3
-    with pytest.raises(ValueError, match="eigenvalue of -0.001"):
+    with pytest.raises(ValueError, match=r"eigenvalue of -0\.001"):
         read_warm_start(MODEL, damaged(tmp_path / "prior.json", gram=flat))
 
 

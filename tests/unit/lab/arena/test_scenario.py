@@ -18,9 +18,9 @@ NODE = Scenario(name="mine", text="made up", pods=(API, BURN))
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1.0])
 def test_a_curve_has_finite_values_of_at_least_0_at_finite_cycles(bad):
-    with pytest.raises(ValueError, match="points: the value at cycle 2 is .*; give a number of at least 0"):
+    with pytest.raises(ValueError, match=r"points: the value at cycle 2 is .*; give a number of at least 0"):
         Curve(((0.0, 1.0), (2.0, bad)))
-    with pytest.raises(ValueError, match="points: a cycle: .* is out of range"):
+    with pytest.raises(ValueError, match=r"points: a cycle: .* is out of range"):
         Curve(((0.0, 1.0), (bad, 2.0)))
 
 
@@ -82,7 +82,7 @@ def test_a_service_that_cannot_be_is_refused(changes, words):
 
 def test_processes_that_no_machine_starts_are_refused():
     for many in (257.0, 1e30):
-        with pytest.raises(ValueError, match="^processes: .* is too much; give at most 256"):
+        with pytest.raises(ValueError, match=r"^processes: .* is too much; give at most 256"):
             replace(BURN, processes=constant(many))
     assert replace(BURN, processes=constant(256.0)).processes.peak == 256.0
 
