@@ -33,6 +33,8 @@ class DeciderService:
         self._mind = Mind(self._config, self._shared, seed)
         self._settings = settings_digest(self._shared, self._config)
         self._model = ""
+        for reason in self._mind.set_aside:
+            context.log.error("prior_set_aside", reason=reason, begins="cold")
         self._order = Runs(self._shared.loop.tick_seconds)
         self._last_verdict: Verdict | None = None
 

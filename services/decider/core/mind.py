@@ -45,15 +45,19 @@ class MindState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Mind:
-    """Decides and learns. `seed` is that of its draws; a decision draws on the seed, its boot and its cycle alone."""
+    """Decides and learns. `seed` is that of its draws; a decision draws on the seed, its boot and its cycle alone.
+    `set_aside` are the damaged priors that it went on without.
+    """
 
     def __init__(self, config: "DeciderConfig", shared: Shared, seed: int) -> None:
         self.seed = seed
         self.arms = build_arms(shared, config.profiles)
         self.schema = features_schema(tuple(shared.classes))
         self.champion = config.policy
+        self.set_aside: list[str] = []
         self.policies: dict[str, Checked] = {
-            name: make_policy(config.of(name), shared) for name in (config.policy, *config.shadows)
+            name: make_policy(config.of(name), shared, set_aside=lambda damage: self.set_aside.append(str(damage)))
+            for name in (config.policy, *config.shadows)
         }
         self.lessons = 0
         self.last_lesson: str | None = None

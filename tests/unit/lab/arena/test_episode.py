@@ -12,8 +12,8 @@ from lab.arena.episode import (
     play,
     play_static,
     run,
-    static_profiles,
 )
+from lab.arena.hindsight import static_profiles
 from lab.arena.scenario import Curve, Scenario, ServicePod, SpinnerPod, constant
 from lab.arena.scenarios import named
 from lab.arena.sim_world import shared_settings
