@@ -35,6 +35,7 @@ from services.guard.core.change_budget import ChangeBudget
 from services.guard.core.excuses import Excuses
 from services.guard.core.regression import Evidence, Regression, find_regression
 from services.guard.core.rules import Judgement, Situation, judge
+from services.guard.core.trial import is_no_worse
 from services.rewarder.config import RewarderConfig
 from services.rewarder.core.censor import Cycle, censor_reason
 from services.rewarder.core.reward import RewardWeights, reward
@@ -262,6 +263,9 @@ class _Loop:
             return False
         if self._compare(self._trial, seen, now):
             return True
+        if self._trial is not None and self._breaker.is_due(now) and self._is_no_worse(self._trial, seen):
+            self._trial = None
+            self._breaker.kept(now)
         if self._trial is not None and self._breaker.gives_up(now):
             self._trial = None
             self._world.restore()
@@ -295,6 +299,17 @@ class _Loop:
             wait_ratio=guard.regression_wait_ratio,
             min_requests=guard.min_requests,
             excuses=Excuses(self._shared.classes, guard.regression_lost_ratio),
+        )
+
+    def _is_no_worse(self, before: State, seen: State) -> bool:
+        guard = self._settings.guard
+        return is_no_worse(
+            before,
+            seen,
+            self._shared.classes,
+            lost_ratio=guard.regression_lost_ratio,
+            min_requests=guard.min_requests,
+            wait_ratio=guard.regression_wait_ratio,
         )
 
     def episode(self, name: str, seed: int, seconds: float) -> Episode:

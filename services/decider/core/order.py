@@ -1,10 +1,12 @@
 """Owns the order of a decision: what exploring and queues demand of it beyond a score.
 
 In the order in which it is asked (docs/adr/0016-a-policy-that-earns-its-place.md says why):
-- rescue: while most requests of a class are late (outlook), an arm that gives it more is taken.
+- rescue: while most requests of a class are late, or clearly some for long (outlook), an arm that gives it more is
+  taken.
 - hold: the cycle after a move takes the same arm once more: what is seen then is still the work of the weights before.
 - need: while a class that is not lost misses its objective clearly, the best-scored arm is taken, margin and budget
   aside, of those that starve no class that keeps its own.
+- content: with every objective kept and no throughput class present there is nobody to give to: nothing is moved.
 - pause: after harm was done nothing is tried for a while.
 - caution: with every objective kept, only what the budget pays for is tried (see caution); else the best known arm is
   taken, and the one in force is left only for one that is better by a margin.
@@ -24,6 +26,7 @@ from schemas.settings import ClassSettings
 from services.decider.core.belief import Floats
 from services.decider.core.burns import Shares
 from services.decider.core.caution import Caution
+from services.decider.core.outlook import MISSED_RATIO
 from services.decider.core.policy import Arm, Choice, choose
 
 MARGIN: Final = 0.02
@@ -76,7 +79,7 @@ class Order:
             barred = burnt | {arm.name for arm in arms[1:] if self._starves(features, arm, shares)}
             able = {name: score for name, score in scored.items() if name not in barred}
             return choose(scored, 0.0, rng, best=max(able, key=able.__getitem__))
-        if is_paused:
+        if is_paused or self._is_content(features):
             return choose(scored, 0.0, rng, best=arms[0].name)
         best_known = int(np.argmax(means))
         if means[best_known] <= means[0] + MARGIN or arms[best_known].name in burnt:
@@ -112,8 +115,16 @@ class Order:
         better = [arm.name for arm in shares.giving_more(rescued, arms) if arm.name not in burnt]
         if not better:
             return None
-        # Nobody stands above the most important class; whoever else is rescued shall not cost more than it gains.
-        return better[-1] if rescued == self._first else max(better, key=scored.__getitem__)
+        # Nobody stands above the most important class; whoever else is rescued, or from less, shall not cost more than
+        # it gains.
+        is_dire = features.get(f"{rescued}.over_ratio", 0.0) > MISSED_RATIO
+        return better[-1] if is_dire and rescued == self._first else max(better, key=scored.__getitem__)
+
+    def _is_content(self, features: Mapping[str, float]) -> bool:
+        """Whether no objective is missed and nobody is there who could use what the latency classes do not need."""
+        takers = (name for name, spec in self._classes.items() if spec.kind == "throughput")
+        is_asked = any(features.get(f"{name}.present", 1.0) > 0.0 for name in takers)
+        return not is_asked and not self.misses_any(features)
 
     def _starves(self, features: Mapping[str, float], arm: Arm, shares: Shares) -> bool:
         """Whether an arm takes from a class that keeps its objective, and leaves it less than it needs."""

@@ -222,6 +222,15 @@ def test_a_trial_without_evidence_is_given_up_and_originals_return():
     assert curves.outcomes[11] == "applied"
 
 
+def test_a_trial_under_which_no_more_is_missed_than_before_has_stood_it_at_its_end():
+    """From cycle 4 on far more requests come than can be served, with or without the change: all are late."""
+    drowned = msgspec.structs.replace(CALM, rate=Curve(((0.0, 150.0), (2.0, 4000.0))))
+    node = msgspec.structs.replace(NODE, pods=(drowned, BURN), queue="unbounded")
+    curves = half_open(BETTER, *[None] * 4, WORSE, scenario=node, trial_seconds=15.0)
+    assert curves.outcomes[4:9] == ("applied", "breaker", "breaker", "hold", "hold")
+    assert curves.arms[4:9] == (BETTER,) * 5
+
+
 # ---- static profiles ----
 
 
