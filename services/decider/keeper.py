@@ -239,6 +239,7 @@ class Keeper:
 
     def _load(self, model: Model, digest: str, *, outlook: bool, last_lesson: str | None = None) -> None:
         left_out = self._mind.load(model.mind, outlook=outlook)
+        self._mind.mend()
         if last_lesson is not None:
             self._mind.last_lesson = last_lesson
         for name, why in left_out.items():
