@@ -52,6 +52,7 @@ VERBS = (
     Verb("thaw", "go back to the mode from before the freeze"),
     Verb("restore", "return every original once"),
     Verb("models", "what the decider has stored; promote or roll back"),
+    Verb("compare", "the policy in charge, its shadows and challengers"),
     Verb("creds", "make and show the credentials of the bus"),
     Verb("doctor", "what this machine can do"),
     Verb("bench", "play policies against each other"),
