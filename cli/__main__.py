@@ -53,6 +53,8 @@ VERBS = (
     Verb("restore", "return every original once"),
     Verb("record", "keep what the streams have in one file"),
     Verb("export", "write a recording as a table of decisions"),
+    Verb("models", "what the decider has stored; promote or roll back"),
+    Verb("compare", "the policy in charge, its shadows and challengers"),
     Verb("creds", "make and show the credentials of the bus"),
     Verb("doctor", "what this machine can do"),
     Verb("bench", "play policies against each other"),
