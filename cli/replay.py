@@ -1,4 +1,4 @@
-"""`trimtab replay`: what was recorded goes through the real cores again: the same decisions, verdicts and rewards?
+"""`trimtab replay`: what was recorded goes through the real cores again, and must come out the same.
 
 Without --policy and --seed every message is compared to the byte, and the exit code is 0 only if all that was recorded
 was there, could be replayed and came out the same. With one of them another policy decides, and what differs is shown.
@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final, cast
-
 
 from cli.inputs import SECTIONS
 from cli.order_view import printable
@@ -160,7 +159,7 @@ def _speed_of(text: str) -> float | None:
     if text == "original":
         return 1.0
     try:
-        speed = float(text.removesuffix("x").removesuffix("×"))
+        speed = float(text.removesuffix("x"))
     except ValueError:
         speed = math.nan
     if not 0.0 < speed <= _FASTEST:
@@ -204,7 +203,9 @@ def _warn_of_versions(header: Header) -> None:
     here = {"trimtab": product_version(), **versions()}
     for name, recorded in {"trimtab": header.trimtab, **header.versions}.items():
         if here.get(name) != recorded:
-            _say(f"recorded with {name} {recorded}, this is {here.get(name, 'without it')}: numbers may differ for that")
+            _say(
+                f"recorded with {name} {recorded}, this is {here.get(name, 'without it')}: numbers may differ for that"
+            )
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What was recorded, said again on the bus: under the root of replays, at the spacing asked for. Never on a live subject."""
+"""What was recorded, said again on the bus at the spacing asked for: under the root of replays, never on a live one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from lab.record.items import Entry, Stored
 from runtime.errors import BusDown, TrimtabError
-from schemas.codec import DecodeError, decode
+from schemas.codec import decode
 from schemas.subjects import replay_subject
 
 PATIENCE_SECONDS: Final = 10.0
@@ -25,7 +25,9 @@ class Voice(Protocol):
 class Pace:
     """Waits before each message so that they follow each other as recorded, `speed` times as fast; None: at once."""
 
-    def __init__(self, speed: float | None, clock: Callable[[], float], sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self, speed: float | None, clock: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
         self._speed = speed
         self._clock = clock
         self._sleep = sleep
@@ -44,9 +46,7 @@ class Pace:
 
 
 class Publisher:
-    """Says the messages of a recording under `trimtabsim.<run>`; `said` and `left_out` count them. Raises ValueError for
-    what is no name of a run.
-    """
+    """Says the messages of a recording under `trimtabsim.<run>`; `said` and `left_out` count them."""
 
     def __init__(self, bus: Voice, run: str, *, node: str | None = None) -> None:
         self.said = 0
@@ -64,7 +64,7 @@ class Publisher:
         try:
             message = decode(entry.payload)
             subject = replay_subject(self._run, message)
-        except (DecodeError, ValueError):
+        except ValueError:  # a DecodeError is one
             self.left_out += 1
             return
         if self._node is not None and message.node != self._node:
