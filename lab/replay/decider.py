@@ -5,7 +5,7 @@ What is lost between two cycles ends it, until the next such place: what a mind 
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -117,7 +117,7 @@ class DeciderReplay:
             run=action.run,
             model=action.model,
             settings=self._settings,
-            **_told_beside(action),
+            event=action.event,
         )
         if not self._is_sure:
             self._is_sure = True
@@ -252,11 +252,6 @@ class DeciderReplay:
 
 def _heard_from(verdict: Verdict, action: Action) -> Heard:
     return Heard(verdict.mode, verdict.changes_left if verdict.boot == action.boot else None)
-
-
-def _told_beside(action: Action) -> dict[str, Any]:
-    """What an action tells of things that happened to the decider and that no mind makes."""
-    return {name: getattr(action, name) for name in ("event",) if name in action.__struct_fields__}
 
 
 def _model_difference(action: Action, recorded: MindState, replayed: MindState) -> Difference:
