@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from runtime.bus import Entry, EntryHandler, Extent, Handler, Kept, Received, Stored, split_name
+from runtime.bus import Entry, EntryHandler, Extent, Handler, Kept, Received, Span, Stored, split_name
 from runtime.errors import BusDown, BusError
 from runtime.streams import STREAMS
 from runtime.turns import Turns, end
