@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _feed_same(replayer: Replayer, view: ReplayView, *, go_on: bool) -> _Feed:
-    progress = Progress()
+    progress = Progress(sys.stderr)
 
     def feed(entry: Entry | None) -> bool:
         for found in replayer.end() if entry is None else replayer.take(entry):
@@ -102,7 +102,7 @@ def _feed_same(replayer: Replayer, view: ReplayView, *, go_on: bool) -> _Feed:
 
 
 def _feed_other(other: OtherPolicy, view: ReplayView) -> _Feed:
-    progress = Progress()
+    progress = Progress(sys.stderr)
 
     def feed(entry: Entry | None) -> bool:
         for found in other.end() if entry is None else other.take(entry):

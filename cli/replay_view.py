@@ -1,7 +1,6 @@
 """What is shown of a replay: differences with both messages, counts, and what could not be replayed and why."""
 
 import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Final, Literal, TextIO
@@ -118,7 +117,7 @@ class ReplayView:
 class Progress:
     """How far a replay is: a line that renews itself on a terminal, else one every few seconds."""
 
-    def __init__(self, stream: TextIO = sys.stderr, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._clock = clock
         self._is_terminal = stream.isatty()
