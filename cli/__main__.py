@@ -52,6 +52,7 @@ VERBS = (
     Verb("thaw", "go back to the mode from before the freeze"),
     Verb("restore", "return every original once"),
     Verb("record", "keep what the streams have in one file"),
+    Verb("replay", "decide, judge and reward a recording again, or by another policy"),
     Verb("export", "write a recording as a table of decisions"),
     Verb("models", "what the decider has stored; promote or roll back"),
     Verb("compare", "the policy in charge, its shadows and challengers"),

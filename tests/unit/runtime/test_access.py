@@ -74,10 +74,16 @@ def test_a_decider_of_one_node_writes_into_its_own_folder_of_models():
     assert written == ["$O.trimtab-models.C.a_b.*.*", "$O.trimtab-models.M.*"]
 
 
-def test_nobody_has_a_part_in_replays():
+@pytest.mark.parametrize("node", [None, "a.b"])
+def test_replays_are_said_by_the_operator_alone_and_heard_by_people_alone(node):
+    subject = f"trimtabsim.*.*.{'a_b' if node else '*'}"
     for role in ROLES:
-        access = access_of(role)
-        assert not any(subject.startswith("trimtabsim") for subject in access.publish + access.subscribe)
+        access = access_of(role, node)
+        said = [own for own in access.publish if own.startswith("trimtabsim")]
+        heard = [own for own in access.subscribe if own.startswith("trimtabsim")]
+        assert said == ([subject] if role == "operator" else [])
+        assert heard == ([subject] if role in ("operator", "auditor") else [])
+        assert not any(own.startswith((">", "*")) for own in access.publish + access.subscribe)
 
 
 @pytest.mark.parametrize(
