@@ -22,6 +22,22 @@ class Stored(NamedTuple):
     stored_ns: int
 
 
+class Kept(NamedTuple):
+    """One message with its place in the stream that keeps it; the first that a stream ever had is sequence 1."""
+
+    sequence: int
+    stored_ns: int
+    subject: str
+    payload: bytes
+
+
+class Extent(NamedTuple):
+    """The first and the last sequence that a stream has now; of an empty one `first` is `last` + 1."""
+
+    first: int
+    last: int
+
+
 class Entry(NamedTuple):
     """One value of a key in a bucket; `None` where the key was deleted. `revision` grows within the life of a bucket,
     `created_ns` is the server's wall time, in nanoseconds since the Unix epoch.
@@ -94,6 +110,20 @@ class Bus(Protocol):
         """When the oldest message that the stream still has was stored, or would have been if all were too old; 0 if
         it has all that it ever had. BusError when the stream does not answer.
         """
+        ...
+
+    async def extent(self, stream: str) -> Extent | None:
+        """What the stream has now; None where there is no such stream. BusError when the server does not answer."""
+        ...
+
+    async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
+        """The messages with the sequences `first` to `last` that the stream still has on subjects that match `subject`,
+        in order. The range bounds what is in memory. BusError when the stream does not answer.
+        """
+        ...
+
+    async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
+        """The first message from sequence `first` on whose subject matches; None if there is none."""
         ...
 
     async def watch_entry(self, bucket: str, key: str, handler: EntryHandler) -> Subscription:

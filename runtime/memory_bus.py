@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from runtime.bus import Entry, EntryHandler, Handler, Received, Stored
+from runtime.bus import Entry, EntryHandler, Extent, Handler, Kept, Received, Stored
 from runtime.errors import BusDown, BusError
+from runtime.streams import STREAMS
 from runtime.turns import Turns, end
 
 _MAX_DELIVER: Final = 5
@@ -229,6 +230,28 @@ class MemoryBus:
         kept = self._stored_ns[self._let_go :]
         return (kept[0] if kept else self._now_ns()) if self._let_go else 0
 
+    async def extent(self, stream: str) -> Extent | None:
+        """The first and the last sequence that a declared stream has now."""
+        numbers = self._numbers(stream)
+        if numbers is None:
+            return None
+        gone = sum(number < self._let_go for number in numbers)
+        return Extent(gone + 1, len(numbers))
+
+    async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
+        """The messages with the sequences `first` to `last` that it still has on subjects that match."""
+        found = []
+        for sequence, number in enumerate(self._numbers(stream) or [], 1):
+            item = self._stored[number]
+            if first <= sequence <= last and number >= self._let_go and matches(subject, item.subject):
+                found.append(Kept(sequence, self._stored_ns[number], item.subject, item.payload))
+        return found
+
+    async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
+        """The first message from sequence `first` on whose subject matches; None if there is none."""
+        found = await self.kept(stream, subject, first, len(self._stored))
+        return found[0] if found else None
+
     async def watch_entry(self, bucket: str, key: str, handler: EntryHandler) -> _Watcher:
         """Calls `handler` for the present value of `key` and for every later one."""
         watcher = _Watcher(self, (bucket, key), handler)
@@ -242,6 +265,14 @@ class MemoryBus:
             await subscription.stop()
         for watcher in list(self.watchers):
             await watcher.stop()
+
+    def _numbers(self, stream: str) -> list[int] | None:
+        """Where in the one store the messages of a declared stream are."""
+        declared = next((known for known in STREAMS if known.name == stream), None)
+        if declared is None:
+            return None
+        patterns = declared.subjects
+        return [n for n, item in enumerate(self._stored) if any(matches(pattern, item.subject) for pattern in patterns)]
 
     def _keep(self, received: Received) -> None:
         self._stored.append(received)

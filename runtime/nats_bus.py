@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from runtime.bus import EntryHandler, Handler, Received, Stored
+from runtime.bus import EntryHandler, Extent, Handler, Kept, Received, Stored
 from runtime.bus_login import REFUSED, log_in, unreachable
 from runtime.bus_refusals import Refusals
 from runtime.errors import BusDown, BusError
@@ -27,6 +27,7 @@ from runtime.nats_bus_client import (
     Subscription,
 )
 from runtime.nats_bus_history import History
+from runtime.nats_bus_kept import Shelf
 from runtime.nats_bus_permissions import check_permissions
 from runtime.nats_bus_readers import Consumer, Reader, Watcher
 from runtime.settings import BusSettings, mask_url
@@ -52,6 +53,7 @@ class NatsBus:
         self._client = client
         self._refusals = refusals
         self._history = History(lambda: self.jetstream, settings.request_timeout_seconds, refusals)
+        self._shelf = Shelf(client, settings.request_timeout_seconds, refusals)
         self._settings = settings
         self._on_event = on_event
         self._readers: set[Reader] = set()
@@ -161,6 +163,18 @@ class NatsBus:
     async def kept_since_ns(self, stream: str) -> int:
         """When the oldest message that the stream still has was stored; 0 if it has all that it ever had."""
         return await self._history.kept_since_ns(stream)
+
+    async def extent(self, stream: str) -> Extent | None:
+        """The first and the last sequence that the stream has now; None where there is no such stream."""
+        return await self._shelf.extent(stream)
+
+    async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
+        """The messages with the sequences `first` to `last` that the stream still has on subjects that match."""
+        return await self._shelf.kept(stream, subject, first, last)
+
+    async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
+        """The first message from sequence `first` on whose subject matches; None if there is none."""
+        return await self._shelf.next_kept(stream, subject, first)
 
     async def close(self) -> None:
         """Stops consumers, sends what is under way, closes. Never takes longer than a few seconds."""

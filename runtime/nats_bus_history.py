@@ -40,7 +40,8 @@ class History:
         except (NotFoundError, ServiceUnavailableError):
             return []
         except (Error, TimeoutError) as error:
-            raise BusError(f"{stream}: {subject} cannot be read {self._why_not_read(stream, error)}") from error
+            why = why_not_read(self._refusals, stream, error)
+            raise BusError(f"{stream}: {subject} cannot be read {why}") from error
 
     async def kept_since_ns(self, stream: str) -> int:
         """When the oldest message that the stream still has was stored; 0 if it has all that it ever had."""
@@ -53,15 +54,9 @@ class History:
                 return time.time_ns() - int((info.config.max_age or 0.0) * 1e9)
             first = await self._jetstream().get_msg(stream, seq=state.first_seq, subject=">", next=True)
         except (Error, TimeoutError) as error:
-            raise BusError(
-                f"{stream}: its oldest message cannot be read {self._why_not_read(stream, error)}"
-            ) from error
+            why = why_not_read(self._refusals, stream, error)
+            raise BusError(f"{stream}: its oldest message cannot be read {why}") from error
         return ns_of(first.time) if first.time is not None else 0
-
-    def _why_not_read(self, stream: str, error: Exception) -> str:
-        refused = self._refusals.about(lambda where: stream.lower() in where.split("."))
-        helps = refused or f"check that the server answers, and that this credential may read it: {WHO_MAY}"
-        return f"({type(error).__name__}: {error}); {helps}"
 
     async def _last(self, stream: str, subject: str, limit: int) -> list[Stored]:
         js = self._jetstream()
@@ -109,6 +104,13 @@ class History:
             read = [Stored(message.data, ns_of(message.metadata.timestamp)) for message in batch]
             found = (found + read)[-limit:]
         return found
+
+
+def why_not_read(refusals: Refusals, stream: str, error: Exception) -> str:
+    """The rest of a message that a stream could not be read: what came, and what helps."""
+    refused = refusals.about(lambda where: stream.lower() in where.split("."))
+    helps = refused or f"check that the server answers, and that this credential may read it: {WHO_MAY}"
+    return f"({type(error).__name__}: {error}); {helps}"
 
 
 def ns_of(at: datetime) -> int:

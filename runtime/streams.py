@@ -36,12 +36,17 @@ class Stream:
     append_only: bool = False
     max_per_subject: int = -1
 
+    @property
+    def subjects(self) -> list[str]:
+        """What it captures, as patterns."""
+        return [f"{ROOT}.{kind}.*" for kind in self.kinds]
+
     def config(self) -> StreamConfig:
         """The declaration for the server."""
         return StreamConfig(
             name=self.name,
             description=self.description,
-            subjects=[f"{ROOT}.{kind}.*" for kind in self.kinds],
+            subjects=self.subjects,
             max_age=self.max_age_seconds,
             max_bytes=self.max_bytes,
             max_msgs_per_subject=self.max_per_subject,
