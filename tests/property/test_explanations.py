@@ -99,7 +99,7 @@ def test_the_question_that_decides_is_the_last_one_and_fits_the_draw(seed):
         assert choice.propensities[told.leader] == 1.0
     else:
         floor = told.epsilon / len(told.among)
-        expected = {arm: floor for arm in told.among} | {told.leader: 1.0 - told.epsilon + floor}
+        expected = dict.fromkeys(told.among, floor) | {told.leader: 1.0 - told.epsilon + floor}
         assert {arm: p for arm, p in choice.propensities.items() if p > 0.0} == pytest.approx(expected)
 
 
