@@ -14,7 +14,7 @@ from typing import Any
 from runtime.errors import TrimtabError
 from runtime.flags import FlagParser
 
-_EXTRAS = {"rich": "demo", "numba": "lab", "numpy": "lab", "river": "lab"}
+_EXTRAS = {"rich": "demo", "numba": "lab", "numpy": "lab", "pyarrow": "export", "river": "lab"}
 """Packages that only some verbs need, and the extra that brings them."""
 
 
@@ -51,6 +51,8 @@ VERBS = (
     Verb("freeze", "return every original and write nothing until a thaw"),
     Verb("thaw", "go back to the mode from before the freeze"),
     Verb("restore", "return every original once"),
+    Verb("record", "keep what the streams have in one file"),
+    Verb("export", "write a recording as a table of decisions"),
     Verb("creds", "make and show the credentials of the bus"),
     Verb("doctor", "what this machine can do"),
     Verb("bench", "play policies against each other"),

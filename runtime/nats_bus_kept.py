@@ -75,7 +75,7 @@ class Shelf:
             return None
         if info.state is None:
             raise BusError(f"{stream}: cannot be looked at ({info.error}); check the server's log")
-        return Extent(info.state.first_seq, info.state.last_seq)
+        return Extent(max(1, info.state.first_seq), info.state.last_seq)  # 0 where nothing ever was
 
     async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
         """The messages with the sequences `first` to `last` that the stream still has on subjects that match.

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -11,7 +11,7 @@ from lab.record.blocks import SEED, Block, Blocks, Content, NotARecording, conte
 from lab.record.items import AnyItem, Closed, Damage, DamageKind, Entry, Gap, Header, Stored
 from runtime.errors import ConfigError, TrimtabError
 
-__all__ = ["NotARecording", "Reading", "Recording", "Tracker", "read_recording"]
+__all__ = ["NotARecording", "Place", "Reading", "Recording", "Tracker", "read_recording"]
 
 
 class Recording:
@@ -54,17 +54,29 @@ def _open(path: Path) -> BinaryIO:
         raise ConfigError(f"{path}: {error.strerror}; name a file that `trimtab record FILE` wrote") from error
 
 
+class Place(NamedTuple):
+    """Which message of a stream it is."""
+
+    sequence: int
+    stored_ns: int
+    subject: str
+
+
 class Tracker:
-    """The last sequence of each stream that was read, or is known to be gone, and how many messages there were."""
+    """Of each stream the last sequence that was read or is known to be gone, the newest message's place, and how many
+    messages there were.
+    """
 
     def __init__(self) -> None:
         self.last: dict[str, int] = {}
+        self.newest: dict[str, Place] = {}
         self.messages: dict[str, int] = {}
 
     def take(self, item: AnyItem) -> None:
         """Counts one item."""
         if isinstance(item, Stored):
             self.last[item.stream] = item.sequence
+            self.newest[item.stream] = Place(item.sequence, item.stored_ns, item.subject)
             self.messages[item.stream] = self.messages.get(item.stream, 0) + 1
         elif isinstance(item, Gap):
             self.last[item.stream] = item.last

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from lab.record.blocks import SEED, START, TooLarge, encode_block
 from lab.record.file import Reading, Tracker, read_recording
-from lab.record.items import AnyItem, Closed, Damage, Header, ModelCopy, Stored
+from lab.record.items import AnyItem, Closed, Damage, Entry, Header, ModelCopy, Settings, Stored
 from runtime.errors import ConfigError, TrimtabError
 
 BLOCK_BYTES: Final = 512 << 10
@@ -20,7 +20,8 @@ _OVERHEAD_BYTES: Final = 64
 
 class RecordingWriter:
     """Appends items to one recording; what was added is safe when `flush` has returned. Made by `create_recording` and
-    `resume_recording`. One process at a time: the file is locked.
+    `resume_recording`. One process at a time: the file is locked. `written_bytes` were `content_bytes` before they were
+    compressed; `settings` and `models` are what the file has of them.
     """
 
     def __init__(self, file: io.FileIO, path: Path, header: Header) -> None:
@@ -28,7 +29,10 @@ class RecordingWriter:
         self.path = path
         self.header = header
         self.tracker = Tracker()
+        self.settings: list[Settings] = []
+        self.models: set[str] = set()
         self.content_bytes = 0
+        self.written_bytes = 0
         self._positions: dict[str, int] = {}
         self._number = 0
         self._digest = SEED
@@ -36,9 +40,9 @@ class RecordingWriter:
         self._pending_bytes = 0
 
     @property
-    def file_bytes(self) -> int:
-        """The size of the file, without what waits for a flush."""
-        return self._file.tell()
+    def is_bare(self) -> bool:
+        """Whether nothing but the header is on the disk."""
+        return self._number <= 1
 
     def position(self, stream: str) -> int:
         """The last sequence of a stream that was added, or is known to be gone; 0 if none was."""
@@ -50,6 +54,7 @@ class RecordingWriter:
         """
         self._pending.append(item)
         self.tracker.take(item)
+        self._remember(item)
         self._pending_bytes += _OVERHEAD_BYTES
         if isinstance(item, Stored | ModelCopy):
             self._pending_bytes += len(item.payload or b"")
@@ -64,13 +69,20 @@ class RecordingWriter:
             raw, digest, content_bytes = encode_block(self._number, self._digest, self._positions, self._pending)
         except TooLarge as error:
             raise TrimtabError(f"{self.path}: {error}; leave out what is so large") from error
-        self._put(raw)
+        self._put(raw if self._number else START + raw)
         self.content_bytes += content_bytes
+        self.written_bytes += len(raw)
         self._number += 1
         self._digest = digest
         self._positions = dict(self.tracker.last)
         self._pending = []
         self._pending_bytes = 0
+
+    def _remember(self, item: Entry) -> None:
+        if isinstance(item, Header):
+            self.settings += item.settings
+        elif isinstance(item, ModelCopy) and item.payload is not None:
+            self.models.add(item.digest)
 
     def close(self) -> None:
         """Writes what was added, and that this is an orderly end."""
@@ -96,7 +108,6 @@ class RecordingWriter:
 
     def begin(self) -> None:
         """Writes the start of the file and the header."""
-        self._put(START)
         self.add(self.header)
         self.flush()
 
@@ -107,10 +118,12 @@ class RecordingWriter:
         """
         damage: Damage | None = None
         with self.path.open("rb") as file:
+            self._remember(self.header)
             reading = Reading(file, self.path)
             for entry in reading:
                 if damage is not None:  # and something follows it
                     break
+                self._remember(entry)
                 damage = entry if isinstance(entry, Damage) and entry.kind != "unclosed" else None
             else:
                 if damage is None or damage.kind in ("torn", "changed"):

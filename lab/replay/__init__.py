@@ -1,0 +1,1 @@
+"""Replay: what was recorded goes through the services' own cores again, and must come out the same."""
