@@ -66,16 +66,7 @@ def find_cycle(entries: Entries, wanted: str, node: str | None = None) -> CycleI
     number = _NUMBER.fullmatch(wanted)
     if number is None and wanted != LAST and not is_moment(wanted):
         raise ConfigError(f"{wanted!r} is no cycle; write 57, boot/57, last, or a time as 03:12")
-    cycles: dict[CycleId, int] = {}
-    ended: CycleId | None = None
-    for head in _heads(entries(), node):
-        found = CycleId(head.node, head.boot, head.cycle)
-        if head.type == "reward":
-            ended = found
-        if head.type == "state" and head.phase == "before":
-            cycles[found] = head.at
-        elif head.type != "command":
-            cycles.setdefault(found, head.at)
+    cycles, ended = _cycles(_heads(entries(), node))
     if not cycles:
         raise TrimtabError("the record has no cycle" + (f" of node {node}" if node else "") + "; record for longer")
     if wanted == LAST:
@@ -88,10 +79,25 @@ def find_cycle(entries: Entries, wanted: str, node: str | None = None) -> CycleI
         meant = meant or [c for c, at in cycles.items() if at < moment.end_ns][:1]
     if not meant:
         raise TrimtabError(_not_there(wanted, list(cycles), number))
-    nodes = sorted({c.node for c in meant if c.boot == meant[-1].boot or number is not None})
+    nodes = sorted({c.node for c in (meant if number is not None else cycles)})
     if len(nodes) > 1:
-        raise ConfigError(f"cycle {wanted} is there of {len(nodes)} nodes ({', '.join(nodes[:5])}); name one: --node")
+        raise ConfigError(f"cycle {wanted} may be of {len(nodes)} nodes ({', '.join(nodes[:5])}); name one: --node")
     return meant[-1]
+
+
+def _cycles(heads: Iterable[_Head]) -> tuple[dict[CycleId, int], CycleId | None]:
+    """When each cycle began, in the record's order; and the last one that has its reward."""
+    cycles: dict[CycleId, int] = {}
+    ended: CycleId | None = None
+    for head in heads:
+        found = CycleId(head.node, head.boot, head.cycle)
+        if head.type == "state" and head.phase == "before":
+            cycles[found] = head.at
+        elif head.type != "command" and head.cycle > 0:
+            cycles.setdefault(found, head.at)
+        if head.type == "reward":
+            ended = found
+    return cycles, ended
 
 
 def _not_there(wanted: str, cycles: list[CycleId], number: re.Match[str] | None) -> str:
