@@ -112,7 +112,7 @@ def _explanation(name: str, action: Action, state: State | None, mind: Mind) -> 
 
 
 def _joined(told: PolicyTold, found: Explanation, by_name: Mapping[str, ArmExplained]) -> PolicyTold:
-    chosen = by_name[told.arm] if told.arm in by_name else None
+    chosen = by_name.get(told.arm or "")
     against = _against(told.arm, found)
     others = {part.feature: part.amount for part in against.contributions} if against is not None else {}
     return msgspec.structs.replace(
