@@ -60,7 +60,7 @@ bench-arena: $(STAMP)
 # Needs uv on PATH (pip install uv). The lock has hashes for every platform and no index addresses.
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra collector --extra decider --extra demo --extra lab --extra vw --group dev --group build -o requirements.lock pyproject.toml
+	  --extra collector --extra decider --extra demo --extra lab --extra export --extra vw --group dev --group build -o requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

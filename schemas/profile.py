@@ -4,7 +4,7 @@ Only ratios of weights act (docs/adr/0005-profile-scale-and-solver.md). Collecto
 this scale, over the classes that have pods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from schemas.settings import WeightSettings
 
@@ -14,11 +14,14 @@ def on_profile_scale(weights: Mapping[str, int], limits: WeightSettings) -> dict
 
     What is too far apart for the bounds stays so: a step is measured from where a weight really is.
     """
-    known = {name: weight for name, weight in weights.items() if weight > 0}
-    if not known:
-        return {}
-    smallest = min(known.values())
-    return {name: round(weight * limits.min_weight / smallest) for name, weight in known.items()}
+    numbers = scaled(tuple(weights.values()), limits.min_weight)
+    return {name: number for name, number in zip(weights, numbers, strict=True) if number}
+
+
+def scaled(weights: Sequence[int], min_weight: int) -> tuple[int, ...]:
+    """The same of weights without their names, 0 for those that are left out."""
+    smallest = min([weight for weight in weights if weight > 0], default=1)
+    return tuple([round(weight * min_weight / smallest) if weight > 0 else 0 for weight in weights])
 
 
 def within_bounds(weights: Mapping[str, int], limits: WeightSettings) -> dict[str, int]:

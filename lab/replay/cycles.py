@@ -11,7 +11,6 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 from lab.record.items import Closed, Damage, Entry, Gap, Header, ModelCopy, Stored
 from schemas.codec import DecodeError, decode
 from schemas.messages import Action, Actuation, AnyMessage, Command, Reward, State, Verdict
-from services.rewarder.core.conclude import INTERRUPTED
 
 M = TypeVar("M", bound=AnyMessage)
 
@@ -19,7 +18,8 @@ WINDOW: Final = 16
 """Cycles of a node that may be open at once: whoever is not whole by then lacks something."""
 
 _REMEMBERED: Final = 256
-_WAYS_BACK: Final = ("rolled_back", "restored")
+WAYS_BACK: Final = ("rolled_back", "restored")
+"""Outcomes of actuations that take back what others did."""
 
 
 class Part(NamedTuple, Generic[M]):
@@ -205,7 +205,7 @@ def missing_of(recorded: Recorded) -> tuple[str, ...]:
     """The messages that others of the cycle say existed, and that are not there."""
     verdict = recorded.verdict.message if recorded.verdict else None
     reward = recorded.reward.message if recorded.reward else None
-    executed = [part.message for part in recorded.actuations if part.message.outcome not in _WAYS_BACK]
+    executed = [part.message for part in recorded.actuations if part.message.outcome not in WAYS_BACK]
     has_acted = reward is not None and reward.policy is not None
     is_heard = verdict is not None and verdict.arm is not None
     is_seen_again = reward is not None and (bool(reward.terms) or reward.outcome == "joined")
@@ -226,17 +226,18 @@ def missing_of(recorded: Recorded) -> tuple[str, ...]:
 
 
 def _lacks_actuation(recorded: Recorded, verdict: Verdict | None, reward: Reward | None) -> bool:
+    outcomes = [part.message.outcome for part in recorded.actuations]
     if reward is None:
-        return verdict is not None and verdict.execute and not recorded.actuations
+        return verdict is not None and verdict.execute and not outcomes
     if reward.actuation is None:
         return False
-    return all(part.message.outcome != reward.actuation for part in recorded.actuations)
+    return all((outcome in WAYS_BACK) != (reward.actuation in WAYS_BACK) for outcome in outcomes)
 
 
 def _begins(message: AnyMessage) -> bool:
     """Whether a message of a cycle that is not known yet is part of one; the rest are orders, and what follows them."""
     if isinstance(message, Actuation):
-        return message.outcome not in _WAYS_BACK
+        return message.outcome not in WAYS_BACK
     return isinstance(message, State | Action | Verdict | Reward)
 
 
@@ -258,8 +259,3 @@ def _put(recorded: Recorded, message: AnyMessage, item: Stored) -> None:
         recorded.actuations.append(part(message))
     elif isinstance(message, Command):
         recorded.commands.append(part(message))
-
-
-def was_interrupted(reward: Reward) -> bool:
-    """Whether the cycle ended before its second look."""
-    return reward.reason in INTERRUPTED

@@ -5,6 +5,7 @@ import math
 import random
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 from schemas.messages import ClassState, Latency
 from schemas.objective import is_violated
 from schemas.profile import on_profile_scale, within_bounds
-from schemas.settings import ClassSettings, Shared, WeightSettings
+from schemas.settings import DEFAULT_CLASSES, ClassSettings, Shared, WeightSettings
 from services.decider.config import DeciderConfig
 from services.decider.core.arms import build_arms, distance, nearest_profile
+from services.decider.core.basis import Basis
+from services.decider.core.checked import are_usable
 from services.decider.core.draw import draw
 from services.decider.core.mask import ROUNDING_RATIO, mask
 from services.decider.core.policy import HOLD, Arm, choose
@@ -162,6 +165,9 @@ def test_mask_offers_what_is_beyond_a_step_only_where_nothing_is_within(case):
     if beyond:
         assert beyond == list(result.allowed[1:])  # what would harm is no way, however near
         assert "step" not in result.reasons.values()
+    for arm in case.arms:
+        if result.reasons.get(arm.name) == "step":
+            assert distance(over(arm.weights, names), here, LIMITS) > limit - 2e-6
 
 
 def same_by_names(a, b):
@@ -330,6 +336,39 @@ def test_no_number_whatever_breaks_a_policy(name, lessons, asked, offered):
     policy.load(decode_snapshot(encode_snapshot(policy.save())))
     asked = {name: value for name, value in asked.items() if value is not None}
     assert policy.decide(asked, offered, random.Random(1)) == choice
+
+
+any_value = st.one_of(
+    number, st.integers(), st.booleans(), st.text(max_size=2), st.sampled_from([10**400, 10.0, -10.0, 10.000001, "5"])
+)
+
+
+@given(values=st.lists(any_value, max_size=6))
+def test_a_vector_is_usable_if_each_of_its_numbers_is(values):
+    assert are_usable(values) == all(
+        isinstance(value, int | float) and (value == value and -10 <= value <= 10)  # noqa: PLR0124 - not for NaN
+        for value in values
+    )
+
+
+@untimed
+@given(
+    situation=st.dictionaries(
+        st.sampled_from([f"{name}.{word}" for name in NAMES for word in ("present", "weight_log")]),
+        st.sampled_from([0.0, 0.25, 1.0]),
+    ),
+    order=st.permutations(range(len(GRID))),
+)
+def test_an_arm_lies_where_its_weights_do_whatever_it_is_called(situation, order):
+    basis = Basis(DEFAULT_CLASSES, LIMITS, GRID, GRID[3], likeness_decades=0.5)
+    arms = [GRID[index] for index in order]
+    strangers = [Arm(f"not-{arm.name}", arm.weights) for arm in arms]
+    impostors = [Arm(arm.name, other.weights) for arm, other in zip(arms, reversed(arms), strict=True)]
+    for asked, plain in ((arms, strangers), (impostors, list(reversed(strangers)))):
+        terms, squared = basis.describe(asked, situation)
+        plain_terms, plain_squared = basis.describe(plain, situation)
+        np.testing.assert_allclose(terms, plain_terms, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(squared, plain_squared, rtol=0, atol=1e-12)
 
 
 outlook_feature = st.sampled_from(

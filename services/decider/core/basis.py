@@ -8,6 +8,8 @@ objective is suddenly missed.
 
 Terms make the kernel linear: 1, and L⁻¹ k(profiles, place) with K = LLᵀ over the profiles. Exact for the profiles; for
 a place between them (`hold`) it is their Nyström approximation (Williams, Seeger, NIPS 2000).
+
+Profiles do not move, so their terms are worked out once for each set of absent classes.
 """
 
 import math
@@ -27,11 +29,16 @@ JITTER: Final = 1e-6
 WEIGHT_LOG_DECADES: Final = math.log10(WEIGHT_LOG_BASE)
 """Decades of weight in one unit of the feature `<class>.weight_log`, which is log10(weight / 100) / 2."""
 
+MAX_TABLES: Final = 64
+"""Tables of the profiles' terms that are kept: all that six classes beside the base can make by coming and going."""
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Basis:
-    """Places and terms of arms for fixed classes, limits and profiles. Immutable; `size` is the number of terms."""
+    """Places and terms of arms for fixed classes, limits and profiles. Its answers never change; `size` is the number
+    of terms.
+    """
 
     def __init__(
         self,
@@ -51,7 +58,10 @@ class Basis:
         gram = self._kernel(self._profiles) + JITTER * np.eye(len(self._profiles))
         self._whiten = np.linalg.inv(np.linalg.cholesky(gram))
         self.size = 1 + len(self._profiles)
-        self._known = {arm.name: (arm.weights, self._place(arm, {})) for arm in profiles if arm.weights is not None}
+        self._known = [arm for arm in profiles if arm.weights is not None]
+        self._rows = {arm.name: (row, arm.weights) for row, arm in enumerate(self._known)}
+        self._presence = tuple(f"{name}.present" for name in self.axes)
+        self._tables: dict[tuple[bool, ...], tuple[Floats, Floats]] = {}
 
     def terms(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
         """One row of `size` terms per arm; the squared norm of a row is 2 at a profile and less between them."""
@@ -63,10 +73,13 @@ class Basis:
 
     def describe(self, arms: Sequence[Arm], features: Mapping[str, float]) -> tuple[Floats, Floats]:
         """Both of these at once."""
-        places = self.places(arms, features)
-        terms = np.ones((len(arms), self.size))
-        terms[:, 1:] = (self._whiten @ self._kernel(places)).T
-        return terms, cast("Floats", np.square(places - self._centre).sum(axis=1))
+        known, of_known = self._table(features)
+        rows = [self._row(arm) for arm in arms]
+        terms, squared = known[rows], of_known[rows]
+        others = [index for index, row in enumerate(rows) if row < 0]
+        if others:
+            terms[others], squared[others] = self._describe([arms[index] for index in others], features)
+        return terms, squared
 
     def places(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
         """One row per arm, one column per axis, in decades above the base.
@@ -74,13 +87,31 @@ class Basis:
         `hold` lies where the weights are now, by the features `<class>.weight_log`. A class that is absent by
         `<class>.present` lies at the centre, since its weight does nothing.
         """
-        rows = np.array([self._place_now(arm, features) for arm in arms])
-        absent = [features.get(f"{name}.present", 1.0) <= 0.0 for name in self.axes]
-        return np.where(absent, self._centre, rows)
+        rows = np.array([self._place(arm, features) for arm in arms])
+        return np.where(self._absent(features), self._centre, rows)
 
-    def _place_now(self, arm: Arm, features: Mapping[str, float]) -> list[float]:
-        weights, place = self._known.get(arm.name, (None, []))
-        return place if weights is not None and weights == arm.weights else self._place(arm, features)
+    def _describe(self, arms: Sequence[Arm], features: Mapping[str, float]) -> tuple[Floats, Floats]:
+        places = self.places(arms, features)
+        terms = np.ones((len(arms), self.size))
+        terms[:, 1:] = (self._whiten @ self._kernel(places)).T
+        return terms, cast("Floats", np.square(places - self._centre).sum(axis=1))
+
+    def _table(self, features: Mapping[str, float]) -> tuple[Floats, Floats]:
+        """What `describe` says of the profiles."""
+        absent = self._absent(features)
+        if absent not in self._tables:
+            if len(self._tables) >= MAX_TABLES:
+                self._tables.clear()
+            self._tables[absent] = self._describe(self._known, features)
+        return self._tables[absent]
+
+    def _row(self, arm: Arm) -> int:
+        """The profile's row in the tables, -1 for any other arm."""
+        row, weights = self._rows.get(arm.name, (-1, None))
+        return row if weights is arm.weights or weights == arm.weights else -1
+
+    def _absent(self, features: Mapping[str, float]) -> tuple[bool, ...]:
+        return tuple([features.get(name, 1.0) <= 0.0 for name in self._presence])
 
     def _place(self, arm: Arm, features: Mapping[str, float]) -> list[float]:
         logs = {name: self._log10(name, arm, features) for name in (*self.axes, *([self.base] if self.base else []))}

@@ -6,10 +6,16 @@ With prior precision P, prior weights u, discount g and lessons (x, r, c), c the
 Discount and width are D-LinUCB's (Russac, Vernade, Cappé, NeurIPS 2019, algorithm 1). The width is that of the mean
 alone: it goes to zero as lessons come in. P is added anew in every solve and never decays: a direction that was not
 seen for long returns to the prior, not to infinity (RV-03).
+
+No inverse is made: V = LL' is factored once a lesson, and what is asked is solved by L.
 """
+
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import lapack
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,11 +34,11 @@ class Belief:
         self.gram: Floats = np.zeros((self.size, self.size))
         self.gram_squared: Floats = np.zeros((self.size, self.size))
         self.moment: Floats = np.zeros(self.size)
-        self._solved: tuple[Floats, Floats] | None = None
+        self._solved: _Solved | None = None
 
     def learn(self, vector: Floats, reward: float) -> None:
         """One lesson; all earlier ones count `discount` as much as before."""
-        outer = np.outer(vector, vector)
+        outer = vector[:, None] * vector
         self.gram = self.discount * self.gram + outer
         self.gram_squared = self.discount**2 * self.gram_squared + outer
         self.moment = self.discount * self.moment + vector * reward
@@ -53,26 +59,48 @@ class Belief:
 
     def expect(self, terms: Floats, context: Floats) -> Floats:
         """The mean for each row of terms, in this context."""
-        weights, _ = self._solve()
-        return terms @ (weights.reshape(-1, len(context)) @ context)
+        return terms @ (self._solve().weights.reshape(-1, len(context)) @ context)
 
     def about(self, terms: Floats, context: Floats) -> tuple[Floats, Floats]:
-        """Mean and width for each row of terms, in this context.
-
-        All x = terms ⊗ context share the context, so the covariance is contracted with it once for both its sides: that
-        leaves as many rows and columns as there are terms, and is the only work on a matrix of `size`.
-        """
-        _, covariance = self._solve()
-        count, names = terms.shape[1], len(context)
-        once = (covariance.reshape(-1, names) @ context).reshape(count, names, count)
-        twice = once.transpose(0, 2, 1) @ context
-        variances = np.einsum("ai,ai->a", terms @ twice, terms)
+        """Mean and width for each row of terms, in this context."""
+        solved = self._solve()
+        vectors = (terms[:, :, None] * context).reshape(len(terms), self.size)
+        reached = solved.divide(vectors)
+        variances = ((reached @ solved.squared) * reached).sum(axis=1)
         return self.expect(terms, context), np.sqrt(np.maximum(variances, 0.0))
 
-    def _solve(self) -> tuple[Floats, Floats]:
-        """Weights and covariance. V has no eigenvalue below P's, so its inverse is bounded whatever was learned."""
+    def _solve(self) -> "_Solved":
+        """V has no eigenvalue below P's, so that it has a factor, and bounded weights, whatever was learned."""
         if self._solved is None:
-            inverse = np.linalg.inv(self.precision + self.gram)
-            covariance = inverse @ (self.precision + self.gram_squared) @ inverse
-            self._solved = inverse @ (self._pull + self.moment), covariance
+            self._solved = _Solved.of(
+                self.precision + self.gram, self.precision + self.gram_squared, self._pull + self.moment
+            )
         return self._solved
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """V by its lower factor L (column by column; V^-1 itself if it has none), W, and the weights."""
+
+    factor: Floats
+    is_factored: bool
+    squared: Floats
+    weights: Floats
+
+    @classmethod
+    def of(cls, gram: Floats, squared: Floats, pull: Floats) -> "_Solved":
+        """V, W and P u + sum g^(n-i) c x r."""
+        factor, failed_at = lapack.dpotrf(gram.T, lower=True, clean=False)  # .T: LAPACK's own order, V is symmetric
+        if failed_at == 0:
+            weights, _ = lapack.dpotrs(factor, pull, lower=True)
+            return cls(factor, True, squared, weights)
+        # No V is like this, but if one were, the node still had an answer.
+        inverse = cast("Floats", np.linalg.pinv(gram, hermitian=True))
+        return cls(inverse, False, squared, inverse @ pull)
+
+    def divide(self, vectors: Floats) -> Floats:
+        """V^-1 x for each row x."""
+        if not self.is_factored:
+            return vectors @ self.factor
+        columns, _ = lapack.dpotrs(self.factor, vectors.T, lower=True)
+        return cast("Floats", columns.T)

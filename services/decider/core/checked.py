@@ -3,14 +3,17 @@
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, cast
 
 from services.decider.core.policy import Arm, Choice, Policy, Snapshot
 
 LIMIT: Final = 10.0
 """Largest magnitude taken for a feature or a reward. Both are within [-1, 1] by contract; a little more is rounding,
 ten times more is damage, and squared it would outweigh all that was learned."""
+
+_NUMBERS: Final = frozenset((float, int, bool))
+"""Types of which a whole vector is checked at once."""
 
 
 class Checked:
@@ -38,16 +41,16 @@ class Checked:
         """One of `arms`, whatever the features hold: a broken one counts as not given. ValueError without arms."""
         if not arms:
             raise ValueError("no arm to choose from")
-        usable = {name: value for name, value in features.items() if is_usable(value)}
-        if len(usable) < len(features):
+        if not are_usable(features.values()):
             self.rejected["decision"] += 1
-        return self.policy.decide(usable, arms, rng)
+            features = {name: value for name, value in features.items() if is_usable(value)}
+        return self.policy.decide(features, arms, rng)
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:
         """Learns, or counts the refusal: a lesson with one broken number is a broken lesson."""
         if not is_usable(reward):
             self.rejected["reward"] += 1
-        elif not all(is_usable(value) for value in features.values()):
+        elif not are_usable(features.values()):
             self.rejected["feature"] += 1
         else:
             self.policy.learn(features, arm, reward)
@@ -61,6 +64,15 @@ class Checked:
         self.policy.load(snapshot)
 
 
+def are_usable(values: Collection[object]) -> bool:
+    """True if each is."""
+    if not _NUMBERS.issuperset(map(type, values)):
+        return all(is_usable(value) for value in values)
+    numbers = cast("Collection[float]", values)
+    # A NaN is neither above nor below anything, and so hides from both ends unless it is first; it makes the sum a NaN.
+    return max(numbers, default=0.0) <= LIMIT and min(numbers, default=0.0) >= -LIMIT and math.isfinite(sum(numbers))
+
+
 def is_usable(value: object) -> bool:
     """True for a finite number of at most LIMIT in magnitude; `None`, text, NaN and infinity are not."""
-    return isinstance(value, int | float) and math.isfinite(value) and abs(value) <= LIMIT
+    return isinstance(value, (int, float)) and -LIMIT <= value <= LIMIT

@@ -22,7 +22,7 @@ import msgspec
 
 from schemas.messages import ClassState, Mode
 from schemas.objective import is_violated
-from schemas.profile import on_profile_scale
+from schemas.profile import scaled
 from schemas.settings import ClassSettings, WeightSettings
 from services.decider.core.policy import HOLD, Arm
 
@@ -78,8 +78,9 @@ def mask(
     def drop(reason: str, dropped: Iterable[Arm]) -> None:
         nonlocal moves
         gone = {arm.name: reason for arm in dropped}
-        reasons.update(gone)
-        moves = [arm for arm in moves if arm.name not in gone]
+        if gone:
+            reasons.update(gone)
+            moves = [arm for arm in moves if arm.name not in gone]
 
     if mode == "frozen":
         drop("frozen", moves)
@@ -88,7 +89,7 @@ def mask(
     drop("same", _duplicates(moves, in_force, present))
     savable = {name: seen for name, seen in classes.items() if name not in lost}
     drop("no_harm", _harmful(moves, current, savable, settings))
-    far = [arm for arm in moves if not _is_within_step(arm, current, limits)]
+    far = _far(moves, current, limits)
     if len(far) < len(moves):
         drop("step", far)
     return Masked(allowed=(stay, *moves), reasons=reasons)
@@ -117,12 +118,18 @@ def _is_same(a: _Meaning, b: _Meaning) -> bool:
 
 def _arm_in_force(arms: Sequence[Arm], weights: Mapping[str, int], present: Sequence[str]) -> Arm | None:
     """The arm whose weights are in force for the present classes; of several the one that fits the absent too."""
-    if not all(name in weights for name in present) or not weights:
+    if not weights or not all(name in weights for name in present):
         return None
-    now, everywhere = _meaning(weights, present), tuple(weights)
-    fitting = [arm for arm in arms if _is_same(_meaning(arm.weights, present), now)]
-    exact = [arm for arm in fitting if _is_same(_meaning(arm.weights, everywhere), tuple(weights.values()))]
-    return next(iter(exact or fitting), None)
+    fits = _are_same(_meaning(weights, present), tuple([_meaning(arm.weights, present) for arm in arms]))
+    fitting = [arm for arm, is_fit in zip(arms, fits, strict=True) if is_fit]
+    everywhere, now = tuple(weights), tuple(weights.values())
+    exact = (arm for arm in fitting if _is_same(_meaning(arm.weights, everywhere), now))
+    return next(exact, fitting[0] if fitting else None)
+
+
+@lru_cache(maxsize=64)  # weights move seldom, and between few places
+def _are_same(now: _Meaning, meanings: tuple[_Meaning, ...]) -> tuple[bool, ...]:
+    return tuple([_is_same(meaning, now) for meaning in meanings])
 
 
 def _duplicates(arms: Sequence[Arm], in_force: Arm | None, present: Sequence[str]) -> list[Arm]:
@@ -143,10 +150,28 @@ def _repeats(stay: _Meaning, meanings: tuple[_Meaning, ...]) -> tuple[bool, ...]
     return tuple(found)
 
 
-def _is_within_step(arm: Arm, current: Mapping[str, int], limits: WeightSettings) -> bool:
-    here, there = on_profile_scale(current, limits), on_profile_scale(_over(arm.weights, current), limits)
-    factors = (max(there[name] / here[name], here[name] / there[name]) for name in here)
-    return max(factors, default=1.0) <= limits.max_step_ratio * (1.0 + 1e-9)
+def _far(arms: Sequence[Arm], current: Mapping[str, int], limits: WeightSettings) -> list[Arm]:
+    """The arms that are more than a step away."""
+    names = tuple(current)
+    near = _are_near(
+        tuple(current.values()),
+        tuple([_meaning(arm.weights, names) for arm in arms]),
+        limits.min_weight,
+        limits.max_step_ratio,
+    )
+    return [arm for arm, is_near in zip(arms, near, strict=True) if not is_near]
+
+
+@lru_cache(maxsize=64)  # weights move seldom, and between few places
+def _are_near(
+    now: _Meaning, meanings: tuple[_Meaning, ...], min_weight: int, max_step_ratio: float
+) -> tuple[bool, ...]:
+    here, most = scaled(now, min_weight), max_step_ratio * (1.0 + 1e-9)
+    return tuple([_widest_step(here, scaled(meaning, min_weight)) <= most for meaning in meanings])
+
+
+def _widest_step(here: _Meaning, there: _Meaning) -> float:
+    return max((max(b / a, a / b) for a, b in zip(here, there, strict=True) if a and b), default=1.0)
 
 
 def _takes_from(name: str, arm: Arm, current: Mapping[str, int]) -> bool:
