@@ -9,7 +9,7 @@ part of the subject of the request that makes it: `$JS.API.CONSUMER.CREATE.<stre
 from dataclasses import dataclass
 from typing import Final
 
-from runtime.streams import AUDIT, ORDERS, STATE
+from runtime.streams import AUDIT, MODELS, ORDERS, STATE
 from schemas.subjects import ROOT, SERVICES, node_token
 
 EVERY_NODE: Final = "*"
@@ -19,6 +19,7 @@ ROLES: Final = (*SERVICES, *PEOPLE)
 
 _API: Final = "$JS.API"
 _MODE_STREAM: Final = f"KV_{MODE_BUCKET}"
+_MODEL_STREAM: Final = f"OBJ_{MODELS}"
 _SAYS: Final = {
     "collector": ("state",),
     "decider": ("action",),
@@ -28,7 +29,7 @@ _SAYS: Final = {
 }
 _HEARS: Final = {
     "collector": ("actuation",),
-    "decider": ("state", "verdict"),
+    "decider": ("state", "verdict", "command"),
     "guard": ("state", "action", "actuation", "command"),
     "actuator": ("state", "verdict", "command"),
     "rewarder": ("state", "action", "verdict", "actuation"),
@@ -63,7 +64,10 @@ def access_of(role: str, node: str | None = None) -> Access:
     elif role == OPERATOR:
         publish, subscribe = _operator(token)
     elif role == AUDITOR:
-        publish = (*_gets(STATE, AUDIT, ORDERS, _MODE_STREAM), *_reports(STATE, AUDIT, ORDERS, _MODE_STREAM))
+        publish = (
+            *_gets(STATE, AUDIT, ORDERS, _MODE_STREAM, _MODEL_STREAM),
+            *_reports(STATE, AUDIT, ORDERS, _MODE_STREAM, _MODEL_STREAM),
+        )
         subscribe = _hears_all(token)
     elif role == ADMIN:
         publish, subscribe = (f"{_API}.>",), ()
@@ -85,6 +89,8 @@ def _service(role: str, node: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     elif role == "decider":
         publish += _consumes(AUDIT, f"{ROOT}.reward.{node}")
         publish.append(f"$JS.ACK.{AUDIT}.{'*' if node == EVERY_NODE else f'trimtab-decider-{node}'}.>")
+        publish += _consumes(ORDERS, f"{ROOT}.command.{node}")
+        publish += _keeps_models(node)
     elif role == "guard":
         publish += _consumes(AUDIT, f"{ROOT}.verdict.{node}")
         publish += _consumes(ORDERS, f"{ROOT}.command.{node}")
@@ -101,7 +107,7 @@ def _operator(node: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     publish = (
         f"{ROOT}.command.{node}",
         f"$KV.{MODE_BUCKET}.{node}",
-        *_gets(STATE, AUDIT, ORDERS, _MODE_STREAM),
+        *_gets(STATE, AUDIT, ORDERS, _MODE_STREAM, _MODEL_STREAM),
         *_consumes(ORDERS, f"{ROOT}.command.{node}"),
         *_consumes(AUDIT, f"{ROOT}.actuation.{node}"),
     )
@@ -121,6 +127,16 @@ def _consumes(stream: str, *filters: str) -> tuple[str, ...]:
         *(f"{_API}.CONSUMER.CREATE.{stream}.*.{subject}" for subject in filters),
         f"{_API}.CONSUMER.INFO.{stream}.*",
         f"{_API}.CONSUMER.MSG.NEXT.{stream}.*",
+    )
+
+
+def _keeps_models(node: str) -> tuple[str, ...]:
+    """Puts and deletes models, and reads them: by no consumer, since it writes what they are made of."""
+    return (
+        f"$O.{MODELS}.C.{node}.*.*",
+        f"$O.{MODELS}.M.*",
+        *_gets(_MODEL_STREAM),
+        f"{_API}.STREAM.PURGE.{_MODEL_STREAM}",
     )
 
 

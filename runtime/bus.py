@@ -1,7 +1,7 @@
 """The bus as the services see it: a protocol of a few calls, so that tests run offline and NATS stays at one edge.
 
 Control path: `publish` and `subscribe`, fresh or nothing. Learning path: `consume`, durable with explicit ack. Orders:
-`publish_stored`, and `watch_entry` for those that are given as an entry of a key-value bucket.
+`publish_stored`, and `watch_entry` for those that are given as an entry of a key-value bucket. Models: objects.
 """
 
 from collections.abc import Awaitable, Callable
@@ -131,6 +131,28 @@ class Bus(Protocol):
         still holds when we come to it, one at a time and in order. Across lost connections, and lost buckets; a value
         is handed again, after a pause, while the handler raises BusError.
         """
+        ...
+
+    async def put_object(self, bucket: str, name: str, payload: bytes) -> None:
+        """Stores an object called `<folder>/<name>` (letters, digits, `-`, `_`); returns when the bucket has it.
+        BusError when it does not say so.
+        """
+        ...
+
+    async def get_object(self, bucket: str, name: str) -> bytes | None:
+        """What was last put under this name; None if there is no such object. BusError when the bucket does not answer.
+        Whoever reads it checks that it is what it should be: an object may be half there.
+        """
+        ...
+
+    async def list_objects(self, bucket: str, folder: str) -> list[str]:
+        """The names (`<folder>/<name>`) of all objects in a folder, in all folders for "", by when each was put, oldest
+        first. BusError when the bucket does not answer.
+        """
+        ...
+
+    async def delete_object(self, bucket: str, name: str) -> None:
+        """Removes an object, if there is one. BusError when the bucket does not answer."""
         ...
 
     async def close(self) -> None:

@@ -140,6 +140,7 @@ class MemoryBus:
         self._let_go = 0
         self._entries: list[tuple[str, Entry]] = []
         self._durables: dict[str, _Durable] = {}
+        self.objects: dict[tuple[str, str], bytes] = {}
 
     @property
     def connected(self) -> bool:
@@ -257,6 +258,31 @@ class MemoryBus:
         watcher = _Watcher(self, (bucket, key), handler)
         self.watchers.add(watcher)
         return watcher
+
+    async def put_object(self, bucket: str, name: str, payload: bytes) -> None:
+        """Stores an object, as the newest."""
+        self._check_reach(bucket)
+        self.objects.pop((bucket, name), None)
+        self.objects[bucket, name] = payload
+
+    async def get_object(self, bucket: str, name: str) -> bytes | None:
+        """The object of this name, if there is one."""
+        self._check_reach(bucket)
+        return self.objects.get((bucket, name))
+
+    async def list_objects(self, bucket: str, folder: str) -> list[str]:
+        """The names of all objects in a folder, in all folders for "", oldest first."""
+        self._check_reach(bucket)
+        return [name for own, name in self.objects if own == bucket and (not folder or name.startswith(f"{folder}/"))]
+
+    async def delete_object(self, bucket: str, name: str) -> None:
+        """Removes an object, if there is one."""
+        self._check_reach(bucket)
+        self.objects.pop((bucket, name), None)
+
+    def _check_reach(self, where: str) -> None:
+        if not self.connected:
+            raise BusDown(f"{where}: the bus is {'closed' if self._closed else 'partitioned'}")
 
     async def close(self) -> None:
         """Ends every subscription."""

@@ -133,6 +133,23 @@ class Messenger:
         """Calls `handler` for the present and every later value of this node's key in a bucket."""
         self._subscriptions.append(await self._bus.watch_entry(bucket, node_token(self.node), handler))
 
+    async def put_object(self, bucket: str, name: str, payload: bytes) -> None:
+        """Stores an object in this node's folder of a bucket. Raises BusError."""
+        await self._bus.put_object(bucket, f"{node_token(self.node)}/{name}", payload)
+
+    async def get_object(self, bucket: str, name: str) -> bytes | None:
+        """An object in this node's folder, None if there is none. Raises BusError."""
+        return await self._bus.get_object(bucket, f"{node_token(self.node)}/{name}")
+
+    async def list_objects(self, bucket: str) -> list[str]:
+        """The names of the objects in this node's folder, oldest first. Raises BusError."""
+        folder = node_token(self.node)
+        return [name.removeprefix(f"{folder}/") for name in await self._bus.list_objects(bucket, folder)]
+
+    async def delete_object(self, bucket: str, name: str) -> None:
+        """Removes an object from this node's folder, if there is one. Raises BusError."""
+        await self._bus.delete_object(bucket, f"{node_token(self.node)}/{name}")
+
     async def stop(self) -> None:
         """Ends all subscriptions."""
         for subscription in self._subscriptions:

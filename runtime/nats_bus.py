@@ -28,6 +28,7 @@ from runtime.nats_bus_client import (
 )
 from runtime.nats_bus_history import History
 from runtime.nats_bus_kept import Shelf
+from runtime.nats_bus_objects import Objects
 from runtime.nats_bus_permissions import check_permissions
 from runtime.nats_bus_readers import Consumer, Reader, Watcher
 from runtime.settings import BusSettings, mask_url
@@ -54,6 +55,7 @@ class NatsBus:
         self._refusals = refusals
         self._history = History(lambda: self.jetstream, settings.request_timeout_seconds, refusals)
         self._shelf = Shelf(client, settings.request_timeout_seconds, refusals)
+        self._objects = Objects(lambda: self.jetstream, refusals)
         self._settings = settings
         self._on_event = on_event
         self._readers: set[Reader] = set()
@@ -175,6 +177,24 @@ class NatsBus:
     async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
         """The first message from sequence `first` on whose subject matches; None if there is none."""
         return await self._shelf.next_kept(stream, subject, first)
+
+    async def put_object(self, bucket: str, name: str, payload: bytes) -> None:
+        """Stores an object; returns when the bucket has it. Raises BusDown at once while not connected, BusError."""
+        if not self._client.is_connected:
+            raise BusDown(f"{bucket}: not connected to {mask_url(self._settings.url)}")
+        await self._objects.put(bucket, name, payload)
+
+    async def get_object(self, bucket: str, name: str) -> bytes | None:
+        """What was last put under this name; None if there is no such object. Raises BusError."""
+        return await self._objects.get(bucket, name)
+
+    async def list_objects(self, bucket: str, folder: str) -> list[str]:
+        """The names of all objects in a folder, in all folders for "", oldest first. Raises BusError."""
+        return await self._objects.names(bucket, folder)
+
+    async def delete_object(self, bucket: str, name: str) -> None:
+        """Removes an object, if there is one. Raises BusError."""
+        await self._objects.delete(bucket, name)
 
     async def close(self) -> None:
         """Stops consumers, sends what is under way, closes. Never takes longer than a few seconds."""

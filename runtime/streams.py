@@ -16,6 +16,7 @@ from schemas.version import SCHEMA_VERSION
 STATE: Final = "TRIMTAB_STATE"
 AUDIT: Final = "TRIMTAB_AUDIT"
 ORDERS: Final = "TRIMTAB_ORDERS"
+MODELS: Final = "trimtab-models"
 _DAY: Final = 86_400.0
 _GIB: Final = 1 << 30
 _PAUSES_SECONDS: Final = (0.1, 0.2, 0.4, 0.8)
@@ -84,7 +85,7 @@ KEY_VALUES: Final = {
     "trimtab-mode": "The mode wished for, by node",
     "trimtab-policy": "Which model is in force, by node",
 }
-OBJECTS: Final = {"trimtab-models": "Model snapshots: plain arrays, never pickles"}
+OBJECTS: Final = {MODELS: "Model snapshots: plain arrays, never pickles"}
 
 
 def _differs(wanted: StreamConfig, found: StreamConfig) -> bool:

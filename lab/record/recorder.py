@@ -60,7 +60,7 @@ class Objects(Protocol):
     """A bus that reads objects too."""
 
     async def get_object(self, bucket: str, name: str) -> bytes | None:
-        """The object, or None where the bucket has none of that name. BusError when the server does not answer."""
+        """The object called `<folder>/<name>`, or None where the bucket has none of that name. BusError when the server does not answer."""
         ...
 
 
@@ -245,7 +245,7 @@ class Recorder:
             self._learn_settings(node_name(token))
         if kind == "action":
             self.tally.cycles += 1
-            await self._copy_model(item.payload)
+            await self._copy_model(token, item.payload)
         self._writer.add(item)
         self.tally.messages += 1
         self.tally.payload_bytes += len(item.payload)
@@ -256,8 +256,10 @@ class Recorder:
             return
         self._writer.add(msgspec.structs.replace(self._header, settings=(settings,), versions=versions()))
 
-    async def _copy_model(self, action: bytes) -> None:
-        """Takes along the model that an action names, where it is the first to name it."""
+    async def _copy_model(self, token: str, action: bytes) -> None:
+        """Takes along the model that an action names, where it is the first to name it. Models lie in the folder of
+        their node.
+        """
         try:
             digest = _named.decode(action).model
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -268,7 +270,7 @@ class Recorder:
         payload, reason = None, "the server's objects cannot be read by this release"
         if isinstance(self._bus, Objects):
             try:
-                payload, reason = await self._bus.get_object(MODELS, digest), f"{MODELS} does not have it"
+                payload, reason = await self._bus.get_object(MODELS, f"{token}/{digest}"), f"{MODELS} does not have it"
             except BusError as error:
                 reason = str(error)
         if payload is None:

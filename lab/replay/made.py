@@ -78,10 +78,11 @@ async def _make(path: Path, plan: Plan, on_cycle: Callable[[int], None]) -> None
         raise stage.bus.errors[0]
     settings = settings_of(stage.config, NODE)
     await record_now(stage.bus, path, new_header(time.time_ns(), [settings]))
+    await stage.bus.close()
 
 
 class _Clocked(MemoryBus):
-    """Every message is stored a moment after the one before. `is_deaf` may keep one from the live subscriptions."""
+    """Every message is stored a moment after the one before."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(self._server_ns)
@@ -123,7 +124,6 @@ class _Stage:
         """Everybody leaves."""
         for name in list(self._running):
             await self._stop(name)
-        await self.bus.close()
 
     async def turn(self, number: int) -> None:
         """One cycle, from its first look to the end of its tick."""

@@ -26,7 +26,7 @@ from runtime.nats_bus import NatsBus, connect
 from runtime.nats_server import EmbeddedServer, find_binary
 from runtime.nkeys import new_seed
 from runtime.settings import BusSettings
-from runtime.streams import AUDIT, ORDERS, STATE
+from runtime.streams import AUDIT, MODELS, ORDERS, STATE
 from schemas.messages import Actuation, AnyMessage, Reward
 from tests.support.heard import Heard
 
@@ -55,7 +55,7 @@ MAY_SAY = {
 }
 MAY_HEAR = {
     "collector": {"actuation", "collect"},
-    "decider": {"state", "verdict"},
+    "decider": {"state", "verdict", "command"},
     "guard": {"state", "action", "actuation", "command"},
     "actuator": {"state", "verdict", "command", "heartbeat.guard"},
     "rewarder": {"state", "action", "verdict", "actuation"},
@@ -80,7 +80,8 @@ MAY_CHANGE_WHAT_IS_STORED = [
     "CONSUMER.CREATE.{}.any",
     "DIRECT.GET.{}",
 ]
-STREAMS = (STATE, AUDIT, ORDERS, "KV_trimtab-mode", "KV_trimtab-policy", "OBJ_trimtab-models")
+MODEL_STREAM = f"OBJ_{MODELS}"
+STREAMS = (STATE, AUDIT, ORDERS, "KV_trimtab-mode", "KV_trimtab-policy", MODEL_STREAM)
 
 
 async def fence(client: Client) -> None:
@@ -228,6 +229,8 @@ async def test_nobody_but_the_admin_changes_or_removes_what_is_stored(realm, rol
     calls = {f"$JS.API.{call.format(stream)}" for call in MAY_CHANGE_WHAT_IS_STORED for stream in STREAMS}
     calls |= {"$JS.API.ACCOUNT.PURGE.any", "$JS.API.STREAM.CREATE.NEW", "trimtabsim.run-1.verdict.worker-1"}
     calls |= {"$KV.trimtab-policy.worker-1", "$O.trimtab-models.C.x"}
+    if role == "decider":
+        calls.remove(f"$JS.API.STREAM.PURGE.{MODEL_STREAM}")  # it deletes the models beyond `decider.models_kept`
     async with realm.visit(role) as visitor:
         for call in calls:
             await visitor.client.publish(call, b"{}")
@@ -329,6 +332,47 @@ async def test_an_auditor_reads_what_is_stored_and_may_not_have_it_sent_anywhere
         assert await auditor.refused() == {call.lower(), f"$js.api.consumer.msg.next.{ORDERS}.any".lower()}
 
 
+@pytest.mark.parametrize("reader", ["operator", "auditor", "decider"])
+async def test_a_decider_keeps_models_that_people_read_and_nobody_else_writes(realm, reader):
+    name = f"{OURS}/{os.urandom(8).hex()}"
+    async with realm.visit("decider") as decider, realm.visit(reader) as other:
+        await decider.bus.put_object(MODELS, name, b"model")
+        assert await other.bus.list_objects(MODELS, OURS) == [name]
+        assert await other.bus.get_object(MODELS, name) == b"model"
+        if reader != "decider":
+            chunk = f"$O.{MODELS}.C.{OURS}.0.{os.urandom(4).hex()}"
+            for subject in (chunk, f"$O.{MODELS}.M.bmFtZQ=="):
+                await other.client.publish(subject, b"forged")
+            assert await other.refused() == {chunk.lower(), f"$O.{MODELS}.M.bmFtZQ==".lower()}
+        await decider.bus.delete_object(MODELS, name)
+        assert await other.bus.list_objects(MODELS, OURS) == []
+        assert await decider.refused() == set()
+
+
+@pytest.mark.parametrize("role", ["collector", "guard", "actuator", "rewarder"])
+async def test_other_services_have_no_part_in_models(realm, role):
+    calls = {f"$O.{MODELS}.C.{OURS}.1.a", f"$O.{MODELS}.M.YQ=="}
+    calls |= {f"$JS.API.{call}.{MODEL_STREAM}" for call in ("STREAM.INFO", "STREAM.MSG.GET", "STREAM.PURGE")}
+    async with realm.visit(role) as visitor:
+        for call in calls:
+            await visitor.client.publish(call, b"{}")
+        assert await visitor.refused() == {call.lower() for call in calls}
+
+
+async def test_a_decider_writes_no_other_nodes_model_but_one_for_all_nodes_does(realm):
+    chunk = f"$O.{MODELS}.C.{OTHERS}.0.{os.urandom(4).hex()}"
+    async with realm.visit("decider") as decider:
+        await decider.client.publish(chunk, b"poison")
+        assert await decider.refused() == ({chunk.lower()} if realm.of_one_node else set())
+
+
+async def test_a_decider_reads_the_orders_of_its_node(realm):
+    async with realm.visit("decider") as decider, realm.visit("operator") as operator:
+        await store(operator, "command", b"order")
+        assert await decider.bus.last(ORDERS, where("command"), 1) == [b"order"]
+        assert await decider.refused() == set()
+
+
 # ---- stolen subjects -------------------------------------------------------------------------------------------------
 
 
@@ -360,6 +404,39 @@ async def test_a_decider_cannot_have_a_stream_send_its_actions_as_verdicts(realm
     async with realm.visit("admin") as admin:
         with pytest.raises(NotFoundError):
             await admin.bus.jetstream.consumer_info(AUDIT, "forger")
+
+
+async def test_a_decider_cannot_have_a_verdict_that_it_stored_as_an_object_sent_as_one(realm):
+    """By no way of making a consumer of the models, nor by the one call that sends a stored message as it is."""
+    name, chunks = f"{OURS}/{os.urandom(8).hex()}", f"$O.{MODELS}.C.{OURS}.*.*"
+    filters = {"filter_subject": chunks}
+    config = {"name": "forger", "ack_policy": "none", "deliver_subject": where("verdict"), **filters}
+    request = json.dumps({"stream_name": MODEL_STREAM, "config": config}).encode()
+    calls = [f"CONSUMER.CREATE.{MODEL_STREAM}{rest}" for rest in ("", ".forger", f".forger.{chunks}")]
+    calls += [f"CONSUMER.DURABLE.CREATE.{MODEL_STREAM}.forger", f"CONSUMER.MSG.NEXT.{MODEL_STREAM}.forger"]
+    calls += [f"DIRECT.GET.{MODEL_STREAM}", f"DIRECT.GET.{MODEL_STREAM}.{chunks}"]
+    async with realm.visit("actuator") as actuator, realm.visit("decider") as decider:
+        ear = Ear(actuator.client)
+        await ear.listen(where("verdict"))
+        await decider.bus.put_object(MODELS, name, b"forged")
+        for call in calls:
+            await decider.client.publish(f"$JS.API.{call}", request, reply=where("verdict"))
+        assert await decider.refused() == {f"$js.api.{call}".lower() for call in calls}
+        assert await ear.heard() == set()
+        for stream, held in ((AUDIT, where("reward")), (ORDERS, where("command"))):  # with what it may make of others
+            create = f"$JS.API.CONSUMER.CREATE.{stream}.forger.{held}"
+            answer = await decider.client.request(
+                create, json.dumps({"stream_name": stream, "config": config}).encode(), timeout=5
+            )
+            assert "error" in json.loads(answer.data)
+        read = json.dumps({"last_by_subj": chunks}).encode()  # a read is answered to any subject, but wrapped
+        await decider.client.publish(f"$JS.API.STREAM.MSG.GET.{MODEL_STREAM}", read, reply=where("verdict"))
+        await fence(decider.client)
+        (wrapped,) = await ear.heard()
+        assert json.loads(wrapped)["type"].startswith("io.nats.jetstream")
+        await decider.bus.delete_object(MODELS, name)
+    async with realm.visit("admin") as admin:
+        assert await admin.bus.jetstream.consumers_info(MODEL_STREAM) == []
 
 
 async def test_an_order_that_a_stream_sends_as_a_verdict_is_not_taken(realm):

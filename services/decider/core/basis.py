@@ -9,7 +9,7 @@ objective is suddenly missed.
 Terms make the kernel linear: 1, and L⁻¹ k(profiles, place) with K = LLᵀ over the profiles. Exact for the profiles; for
 a place between them (`hold`) it is their Nyström approximation (Williams, Seeger, NIPS 2000).
 
-Profiles do not move, so their terms are worked out once for each set of absent classes.
+Terms are worked out once for each set of absent classes, which is where profiles lie, and for each other place.
 """
 
 import math
@@ -29,8 +29,9 @@ JITTER: Final = 1e-6
 WEIGHT_LOG_DECADES: Final = math.log10(WEIGHT_LOG_BASE)
 """Decades of weight in one unit of the feature `<class>.weight_log`, which is log10(weight / 100) / 2."""
 
-MAX_TABLES: Final = 64
-"""Tables of the profiles' terms that are kept: all that six classes beside the base can make by coming and going."""
+MOST_KEPT: Final = 64
+"""Sets of absent classes, and places of other arms, whose terms are kept: weights move seldom, classes come and go
+seldomer."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -62,6 +63,7 @@ class Basis:
         self._rows = {arm.name: (row, arm.weights) for row, arm in enumerate(self._known)}
         self._presence = tuple(f"{name}.present" for name in self.axes)
         self._tables: dict[tuple[bool, ...], tuple[Floats, Floats]] = {}
+        self._elsewhere: dict[tuple[float, ...], tuple[Floats, Floats]] = {}
 
     def terms(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
         """One row of `size` terms per arm; the squared norm of a row is 2 at a profile and less between them."""
@@ -73,12 +75,13 @@ class Basis:
 
     def describe(self, arms: Sequence[Arm], features: Mapping[str, float]) -> tuple[Floats, Floats]:
         """Both of these at once."""
-        known, of_known = self._table(features)
+        absent = self._absent(features)
+        known, of_known = self._table(absent)
         rows = [self._row(arm) for arm in arms]
         terms, squared = known[rows], of_known[rows]
-        others = [index for index, row in enumerate(rows) if row < 0]
-        if others:
-            terms[others], squared[others] = self._describe([arms[index] for index in others], features)
+        for index, row in enumerate(rows):
+            if row < 0:
+                terms[index : index + 1], squared[index : index + 1] = self._other(arms[index], features, absent)
         return terms, squared
 
     def places(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
@@ -87,23 +90,32 @@ class Basis:
         `hold` lies where the weights are now, by the features `<class>.weight_log`. A class that is absent by
         `<class>.present` lies at the centre, since its weight does nothing.
         """
-        rows = np.array([self._place(arm, features) for arm in arms])
-        return np.where(self._absent(features), self._centre, rows)
+        return self._places(arms, features, self._absent(features))
 
-    def _describe(self, arms: Sequence[Arm], features: Mapping[str, float]) -> tuple[Floats, Floats]:
-        places = self.places(arms, features)
-        terms = np.ones((len(arms), self.size))
+    def _places(self, arms: Sequence[Arm], features: Mapping[str, float], absent: tuple[bool, ...]) -> Floats:
+        return np.where(absent, self._centre, np.array([self._place(arm, features) for arm in arms]))
+
+    def _described(self, places: Floats) -> tuple[Floats, Floats]:
+        terms = np.ones((len(places), self.size))
         terms[:, 1:] = (self._whiten @ self._kernel(places)).T
         return terms, cast("Floats", np.square(places - self._centre).sum(axis=1))
 
-    def _table(self, features: Mapping[str, float]) -> tuple[Floats, Floats]:
+    def _table(self, absent: tuple[bool, ...]) -> tuple[Floats, Floats]:
         """What `describe` says of the profiles."""
-        absent = self._absent(features)
         if absent not in self._tables:
-            if len(self._tables) >= MAX_TABLES:
+            if len(self._tables) >= MOST_KEPT:
                 self._tables.clear()
-            self._tables[absent] = self._describe(self._known, features)
+            self._tables[absent] = self._described(self._places(self._known, {}, absent))
         return self._tables[absent]
+
+    def _other(self, arm: Arm, features: Mapping[str, float], absent: tuple[bool, ...]) -> tuple[Floats, Floats]:
+        """What `describe` says of an arm that is no profile."""
+        place = (*self._place(arm, features), *absent)
+        if place not in self._elsewhere:
+            if len(self._elsewhere) >= MOST_KEPT:
+                self._elsewhere.clear()
+            self._elsewhere[place] = self._described(self._places([arm], features, absent))
+        return self._elsewhere[place]
 
     def _row(self, arm: Arm) -> int:
         """The profile's row in the tables, -1 for any other arm."""

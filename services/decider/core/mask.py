@@ -16,6 +16,7 @@ profile scale. Reasons, in the order in which they are tried:
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Final, TypeAlias
 
 import msgspec
@@ -101,7 +102,7 @@ def _over(weights: Mapping[str, int] | None, names: Iterable[str]) -> dict[str, 
 
 def _meaning(weights: Mapping[str, int] | None, names: Sequence[str]) -> _Meaning:
     """The weights of these classes in turn, 0 for one that is not among them."""
-    return tuple([weights.get(name, 0) for name in names]) if weights else (0,) * len(names)
+    return tuple(map(weights.get, names, repeat(0))) if weights else (0,) * len(names)
 
 
 def _is_same(a: _Meaning, b: _Meaning) -> bool:
@@ -193,10 +194,13 @@ def _harmful(
 ) -> list[Arm]:
     """The arms that would take from a violated class, most important class first (see the module's text)."""
     violated = [name for name in current if name in classes and is_violated(classes[name], settings[name])]
+    if not violated:
+        return []
     violated.sort(key=lambda name: -settings[name].importance)
     harmless = list(arms)
     for rank, name in enumerate(violated):
         left = [arm for arm in harmless if not _takes_from(name, arm, current)]
         if left or rank == 0:
             harmless = left
-    return [arm for arm in arms if arm not in harmless]
+    kept = {arm.name for arm in harmless}
+    return [arm for arm in arms if arm.name not in kept]

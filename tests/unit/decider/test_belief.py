@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from services.decider.core.belief import Belief
+from services.decider.core.belief import MOST_SOLVED, Belief
 
 
 def plain(belief, lessons, pull, vectors):
@@ -55,12 +55,14 @@ def test_what_is_forgotten_counts_less_and_the_prior_as_ever():
     assert found[1] == pytest.approx(widths)
 
 
-@pytest.mark.parametrize("prior", [np.zeros((4, 4)), -np.eye(4), np.diag([1.0, 0.0, 1.0, 1.0])])
-def test_a_precision_that_no_prior_may_have_still_gives_numbers(prior):
-    belief = Belief(prior, np.zeros(4), 1.0)
-    asked = belief.about(np.eye(2), np.ones(2))
-    belief.learn(np.array([1.0, 0.0, 0.0, 0.0]), 0.5)
-    for means, widths in (asked, belief.about(np.eye(2), np.ones(2))):
+@pytest.mark.parametrize("size", [4, 2 * (MOST_SOLVED // 2 + 1)])
+@pytest.mark.parametrize("lowest", [1.0, 0.0, -1.0])
+def test_a_precision_that_no_prior_may_have_still_gives_numbers(size, lowest):
+    belief = Belief(np.diag([lowest, 0.0] * (size // 2)), np.zeros(size), 1.0)
+    terms, context = np.eye(2), np.ones(size // 2)
+    asked = belief.about(terms, context)
+    belief.learn(np.eye(size)[0], 0.5)
+    for means, widths in (asked, belief.about(terms, context)):
         assert np.isfinite(means).all()
         assert np.isfinite(widths).all()
 

@@ -43,9 +43,12 @@ def test_only_the_admin_has_more_of_jetstream_than_calls_that_are_named(role):
     for subject in access_of(role, "n").publish:
         assert not subject.endswith(">") or subject == "$JS.ACK.TRIMTAB_AUDIT.trimtab-decider-n.>"
         assert not {"CREATE", "DELETE", "UPDATE", "PURGE"} & set(subject.split(".")[2:4]) or (
-            subject.startswith("$JS.API.CONSUMER.CREATE.")
-            and subject.split(".")[5] == "*"
-            and len(subject.split(".")) > 6
+            (
+                subject.startswith("$JS.API.CONSUMER.CREATE.")
+                and subject.split(".")[5] == "*"
+                and len(subject.split(".")) > 6
+            )
+            or (role, subject) == ("decider", "$JS.API.STREAM.PURGE.OBJ_trimtab-models")
         )
 
 
@@ -58,6 +61,17 @@ def test_nobody_may_make_a_consumer_of_what_it_says_but_the_guard_and_an_operato
             "guard": {"trimtab.v1.command.n", "trimtab.v1.verdict.n"},
             "operator": {"trimtab.v1.command.n"},
         }.get(role, set())
+
+
+def test_nobody_may_make_a_consumer_of_models():
+    for role in ROLES:
+        calls = [subject for subject in access_of(role, "n").publish if "OBJ_" in subject]
+        assert not any("CONSUMER.CREATE" in call or "MSG.NEXT" in call or "DIRECT" in call for call in calls)
+
+
+def test_a_decider_of_one_node_writes_into_its_own_folder_of_models():
+    written = [subject for subject in access_of("decider", "a.b").publish if subject.startswith("$O.")]
+    assert written == ["$O.trimtab-models.C.a_b.*.*", "$O.trimtab-models.M.*"]
 
 
 def test_nobody_has_a_part_in_replays():
