@@ -315,7 +315,12 @@ def _reward(reward: RewardTold) -> Branch:
     below: Sequence[Branch]
     if reward.parts:
         rows = [
-            [part.name, _number(part.term, "+.4f"), _number(part.weight, ".4f"), f"{part.amount + 0.0:+.4f}"]
+            [
+                part.name,
+                _number(None if part.term is None else part.term + 0.0, "+.4f"),
+                _number(part.weight, ".4f"),
+                f"{part.amount + 0.0:+.4f}",
+            ]
             for part in reward.parts
         ]
         below = table(("term", "value", "weight", "amount"), [*rows, ["sum", "", "", _number(reward.total, "+.4f")]])
