@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from runtime.streams import AUDIT, MODELS, ORDERS, STATE
-from schemas.subjects import ROOT, SERVICES, node_token
+from schemas.subjects import REPLAY_ROOT, ROOT, SERVICES, node_token
 
 EVERY_NODE: Final = "*"
 MODE_BUCKET: Final = "trimtab-mode"
@@ -107,6 +107,7 @@ def _operator(node: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     publish = (
         f"{ROOT}.command.{node}",
         f"$KV.{MODE_BUCKET}.{node}",
+        _replays(node),
         *_gets(STATE, AUDIT, ORDERS, _MODE_STREAM, _MODEL_STREAM),
         *_consumes(ORDERS, f"{ROOT}.command.{node}"),
         *_consumes(AUDIT, f"{ROOT}.actuation.{node}"),
@@ -116,8 +117,13 @@ def _operator(node: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _hears_all(node: str) -> tuple[str, ...]:
     if node == EVERY_NODE:
-        return (f"{ROOT}.>",)
-    return (f"{ROOT}.*.{node}", f"{ROOT}.heartbeat.*.{node}", f"{ROOT}.rpc.collector.{node}.collect")
+        return (f"{ROOT}.>", _replays(node))
+    return (_replays(node), f"{ROOT}.*.{node}", f"{ROOT}.heartbeat.*.{node}", f"{ROOT}.rpc.collector.{node}.collect")
+
+
+def _replays(node: str) -> str:
+    """What is published again: under a root of its own, which no service may hear."""
+    return f"{REPLAY_ROOT}.*.*.{node}"
 
 
 def _consumes(stream: str, *filters: str) -> tuple[str, ...]:

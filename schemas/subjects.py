@@ -1,6 +1,7 @@
 """The subjects of the bus and the id of every message (docs/subjects.md).
 
 `trimtab.v1.<kind>.<node>`; `trimtab.v1.heartbeat.<service>.<node>`; `trimtab.v1.rpc.<service>.<node>.<verb>`.
+What is replayed is published elsewhere: `trimtabsim.<run>.<kind>.<node>`, which no service hears.
 In the node token `.` becomes `_`: node names are DNS names and cannot contain `_`, so the mapping is reversible.
 """
 
@@ -10,10 +11,12 @@ from typing import Final
 from schemas.messages import Actuation, AnyMessage, CollectRequest, Command, Heartbeat, State
 
 ROOT: Final = "trimtab.v1"
+REPLAY_ROOT: Final = "trimtabsim"
 KINDS: Final = ("state", "action", "verdict", "actuation", "reward", "command")
 SERVICES: Final = ("collector", "decider", "guard", "actuator", "rewarder")
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_RUN = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_]{0,62}")
 _NODE = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 
 
@@ -60,6 +63,18 @@ def subject_of(message: AnyMessage) -> str:
     if isinstance(message, CollectRequest):
         return rpc_subject("collector", message.node, "collect")
     return subject(kind_of(message), message.node)
+
+
+def replay_subject(run: str, message: AnyMessage) -> str:
+    """The subject on which a recorded message is published again, in a replay of that name. Raises ValueError for what
+    is no name, and for a message that is not of a loop.
+    """
+    if not _RUN.fullmatch(run):
+        raise ValueError(f"{run!r} is no name for a replay; use up to 63 letters, digits, '-' and '_'")
+    kind = kind_of(message)
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r} is not replayed; {', '.join(KINDS)} are")
+    return f"{REPLAY_ROOT}.{run}.{kind}.{node_token(message.node)}"
 
 
 def message_id(message: AnyMessage) -> str:
