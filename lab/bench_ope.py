@@ -38,12 +38,12 @@ class Coverage:
     values: list[float] = field(default_factory=list)
     widths: list[float] = field(default_factory=list)
     held: int = 0
-    logs: int = 0
+    refused: int = 0
 
     def add(self, found: Estimated | Difference) -> None:
-        """A refusal holds nothing."""
-        self.logs += 1
+        """Takes one log's answer."""
         if found.value is None or found.low is None or found.high is None:
+            self.refused += 1
             return
         self.values.append(found.value)
         self.widths.append(found.high - found.low)
@@ -51,8 +51,8 @@ class Coverage:
 
     @property
     def ratio(self) -> float:
-        """Part of the logs whose interval held the truth."""
-        return self.held / self.logs
+        """Part of the answers whose interval held the truth; 0 where all were refused."""
+        return self.held / max(1, len(self.values))
 
 
 def cover(
@@ -104,12 +104,12 @@ def main() -> int:
     sys.stdout.write(
         f"{args.logs} logs of {args.cycles} cycles, seed {args.seed}: {time.monotonic() - started:.0f} s\n"
     )
-    sys.stdout.write(f"{'':14}  {'':7}   truth     mean  deviation  width/3.92  covered\n")
+    sys.stdout.write(f"{'':14}  {'':7}   truth     mean  deviation  width/3.92  covered  refused\n")
     for (name, estimator), each in found.items():
         values = np.array(each.values or [np.nan])
         sys.stdout.write(
             f"{name:14}  {estimator:7} {each.truth:+.4f}  {values.mean():+.4f}  {values.std():9.4f}  "
-            f"{np.mean(each.widths or [np.nan]) / 3.92:10.4f}  {each.ratio:7.1%}\n"
+            f"{np.mean(each.widths or [np.nan]) / 3.92:10.4f}  {each.ratio:7.1%}  {each.refused:7d}\n"
         )
     world = make_world()
     for name, policy in (("near", near_policy(world)), ("best", best_policy(world))):

@@ -19,10 +19,18 @@ from lab.ope.logged import Bools, Floats, Ints
 RESAMPLES: Final = 1000
 """Bootstrap draws. 1000: the ends of an interval move by some 3 % of its width from seed to seed."""
 
-MIN_BLOCKS: Final = 30
-"""Blocks that a log must have, else its variance between blocks is a guess. 30: the usual edge to the normal world."""
+MIN_BLOCKS: Final = 20
+"""Blocks that a log must have, else how much they vary is a guess. 20: known to a sixth, which studentising bears."""
+
+STRETCH: Final = 2
+"""By how much blocks are longer than is best for the variance, where the log has enough of them. Too short a block
+always narrows the interval, too long a one only makes its width less certain, which studentising bears. 2: the
+interval of AR(1) with memory 0.8 over 5,000 rows then holds the mean in 93 % of 300 tries, and else in 92 %."""
 
 LEVEL: Final = 0.95
+
+_NOTHING: Final = 1e-12
+"""Spread, relative to the values, that is rounding and no spread."""
 
 _CHUNK_CELLS: Final = 1 << 20
 """Block draws that are in memory at once: 8 MiB an array."""
@@ -60,7 +68,7 @@ def block_interval(
     value = sum(sign * term.value for sign, term in terms)
     count = math.ceil(rows / block_rows)
     error = float(_spread(sums, np.arange(rows)[None, :])[1][0]) / math.sqrt(rows / block_rows)
-    if not error > 0.0:
+    if not error > _NOTHING * max(abs(value), 1.0):
         return Interval(value, value, value, block_rows)
     rng = np.random.default_rng(seed)
     pivots: list[Floats] = []
@@ -83,7 +91,7 @@ def wanted_block_rows(influence: Floats, run: Ints) -> int:
     patience = max(5, math.ceil(math.sqrt(math.log10(max(rows, 2)))))
     furthest = min(rows - 1, math.ceil(math.sqrt(rows)) + patience)
     covariance = _autocovariance(influence, run, 2 * furthest)
-    if not covariance[0] > 0.0:
+    if not math.sqrt(covariance[0]) > _NOTHING * float(np.abs(influence).max()):
         return least
     correlated: Bools = np.abs(covariance[1:] / covariance[0]) >= 2.0 * math.sqrt(math.log10(rows) / rows)
     reach = _reach(correlated[: furthest + patience], patience, furthest)

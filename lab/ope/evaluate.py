@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from lab.ope.bootstrap import MIN_BLOCKS, RESAMPLES, Interval, block_interval, wanted_block_rows
+from lab.ope.bootstrap import MIN_BLOCKS, RESAMPLES, STRETCH, Interval, block_interval, wanted_block_rows
 from lab.ope.estimators import (
     DR,
     ESTIMATORS,
@@ -59,13 +59,16 @@ class _Resampling:
         """The interval of the sum of signed estimates, or why the log has too few blocks for one."""
         rows = len(self.logged)
         pull = np.sum([sign * estimate.influence for sign, estimate in terms], axis=0)
-        block = self.block_cycles or wanted_block_rows(pull, self.logged.run)
-        if block > rows // MIN_BLOCKS:
+        series = (pull, self.logged.reward)
+        wanted = self.block_cycles or max(wanted_block_rows(each, self.logged.run) for each in series)
+        most = rows // MIN_BLOCKS
+        if wanted > most:
             return Reason(
                 FEW_BLOCKS,
-                f"rewards hang together over blocks of {block} cycles, and {rows} cycles have fewer than {MIN_BLOCKS} "
+                f"rewards hang together over blocks of {wanted} cycles, and {rows} cycles have fewer than {MIN_BLOCKS} "
                 f"of them: how sure the value is cannot be told. Record for longer",
             )
+        block = self.block_cycles or min(most, STRETCH * wanted)
         return block_interval(terms, block, seed=self.seed, resamples=self.resamples)
 
 
@@ -81,10 +84,11 @@ def evaluate(
 ) -> Report:
     """What `logged` says of each of `targets`, of every pair of them, and of each against what was logged.
 
-    `block_cycles` is the bootstrap's block; None lets each series say (`wanted_block_rows`). `arm_terms` (k x m)
-    describe the arms to the reward model, if there is more to say of them than which is which (`fit_rewards`). Raises
-    ValueError for no targets or too many, for one named `logged`, for a target of another shape than the log, for too
-    few resamples and for a block below one cycle.
+    `block_cycles` is the bootstrap's block; None takes what the estimate or the rewards themselves want, the longer
+    (`wanted_block_rows`), since noisy weights hide a memory of the rewards that is there all the same. `arm_terms` (k
+    x m) describe the arms to the reward model, if there is more to say of them than which is which (`fit_rewards`).
+    Raises ValueError for no targets or too many, for one named `logged`, for a target of another shape than the log,
+    for too few resamples and for a block below one cycle.
     """
     if not 1 <= len(targets) <= MAX_TARGETS:
         raise ValueError(f"targets must be 1 to {MAX_TARGETS} policies")

@@ -53,13 +53,15 @@ class World:
 
     def lasting_value(self, policy: Floats) -> float:
         """The mean reward of `policy` when it acts for good, and so makes its own contexts: what they do not
-        estimate."""
+        estimate.
+        """
         return float(self.stationary(policy) @ (policy * self.reward).sum(axis=1))
 
 
 def make_world() -> World:
     """The world of the coverage study: the best arm depends on the level, and not linearly; at the top one is
-    masked."""
+    masked.
+    """
     load = np.arange(LEVELS)[:, None] / (LEVELS - 1)
     push = np.arange(ARMS)[None, :] / (ARMS - 1)
     reward = 0.3 - 0.9 * (push - (1.0 - load**2)) ** 2 - 0.5 * load**3
