@@ -110,7 +110,7 @@ class Blocks:
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file = file
-        self._size = os.fstat(file.fileno()).st_size
+        self._size = file.seek(0, os.SEEK_END)
         self.offset = len(START)
         file.seek(0)
         _check_start(file.read(len(START)), path)

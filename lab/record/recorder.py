@@ -152,9 +152,13 @@ class Recorder:
         """
         now = asyncio.get_running_loop().time
         flushed_at = now()
+        is_behind = True
         while not stop.is_set():
             try:
                 is_past = await self._catch_up(stop, until_ns)
+                if follow and is_behind and not is_past:
+                    self._say(f"all {self.tally.messages} messages so far are recorded; following")
+                    is_behind = False
             except BusError as error:
                 if not follow:
                     raise

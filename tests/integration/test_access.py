@@ -17,6 +17,9 @@ from nats.js.api import ConsumerConfig
 from nats.js.errors import NotFoundError
 
 from cli.__main__ import main
+from lab.record.file import read_recording
+from lab.record.items import Stored
+from lab.record.recorder import new_header, record_now
 from lab.rig import Rig, RigOptions
 from lab.sim_stage import SimStage
 from runtime.bus import Entry, Received
@@ -235,6 +238,27 @@ async def test_nobody_but_the_admin_changes_or_removes_what_is_stored(realm, rol
         for call in calls:
             await visitor.client.publish(call, b"{}")
         assert await visitor.refused() == {call.lower() for call in calls}
+
+
+@pytest.mark.parametrize("role", ["auditor", "operator"])
+async def test_who_may_look_may_record_all_that_is_stored(realm, role, tmp_path):
+    async with realm.visit("guard") as guard, realm.visit(role) as visitor:
+        await guard.bus.publish_stored(where("verdict"), b"judged", msg_id=f"rec.{role}.1", stream=AUDIT)
+        await guard.bus.publish_stored(where("command"), b"ordered", msg_id=f"rec.{role}.2", stream=ORDERS)
+        for node in (None, OURS):
+            path = tmp_path / f"{node}"
+            await record_now(visitor.bus, path, new_header(1, [], node=node, since_ns=1))
+            recorded = [item.payload for item in read_recording(path).items() if isinstance(item, Stored)]
+            assert recorded.count(b"judged") >= 1
+            assert recorded.count(b"ordered") >= 1
+        assert await visitor.refused() == set()
+
+
+@pytest.mark.parametrize("role", ["collector", "rewarder"])
+async def test_who_may_not_look_is_told_so_when_recording(realm, role, tmp_path):
+    async with realm.visit(role) as visitor:
+        with pytest.raises(BusError, match=r"this credential may not publish to \S*stream\.info"):
+            await record_now(visitor.bus, tmp_path / "a", new_header(1, []))
 
 
 @pytest.mark.parametrize("role", ["collector", "actuator", "rewarder"])

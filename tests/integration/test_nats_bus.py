@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -347,6 +348,33 @@ async def test_stored_messages_say_when_they_were_stored(world, node):
 async def test_a_stream_that_let_go_of_nothing_was_kept_since_ever(world, node):
     await world.bus.publish_stored(subject("verdict", node), b"1", msg_id=f"{node}.1", stream=AUDIT)
     assert await world.bus.kept_since_ns(AUDIT) == 0
+
+
+async def test_what_a_stream_keeps_is_read_from_a_sequence_on_with_place_time_and_subject(world, node):
+    verdicts, rewards, before = subject("verdict", node), subject("reward", node), time.time_ns() - 1_000_000_000
+    start = (await world.bus.extent(AUDIT)).last
+    for number in range(150):
+        where = rewards if number % 3 == 0 else verdicts
+        await world.bus.publish_stored(where, b"%d" % number, msg_id=f"{node}.{number}", stream=AUDIT)
+    await world.bus.publish(subject("state", node), b"of another stream")
+    last = (await world.bus.extent(AUDIT)).last
+    assert last == start + 150
+    found = await world.bus.kept(AUDIT, ">", start + 1, last)
+    assert [(item.sequence, item.payload) for item in found] == [(start + 1 + n, b"%d" % n) for n in range(150)]
+    assert {item.subject for item in found} == {verdicts, rewards}
+    assert all(before < a.stored_ns <= b.stored_ns for a, b in pairwise(found))
+    some = await world.bus.kept(AUDIT, rewards, start + 3, start + 12)
+    assert [item.payload for item in some] == [b"3", b"6", b"9"]
+    assert await world.bus.kept(AUDIT, subject("action", node), start, last) == []
+    assert await world.bus.kept(AUDIT, ">", last + 1, last + 500) == []
+    assert await world.bus.kept(AUDIT, ">", last, last - 1) == []
+    assert (await world.bus.next_kept(AUDIT, f"trimtab.v1.*.{node.replace('.', '_')}", 0)).sequence == start + 1
+    assert (await world.bus.next_kept(AUDIT, rewards, start + 2)).payload == b"3"
+    assert await world.bus.next_kept(AUDIT, rewards, last) is None
+
+
+async def test_a_stream_that_is_not_there_has_no_extent(world):
+    assert await world.bus.extent("NOSUCH") is None
 
 
 async def test_a_watcher_hears_the_present_value_and_every_later_one_and_no_earlier_one(world, node):
@@ -734,6 +762,41 @@ async def test_a_stream_that_let_go_of_its_oldest_says_since_when_it_is_whole(to
     assert abs(time.time_ns() - 7 * 86_400 * 10**9 - await bus.kept_since_ns(STATE)) < 60 * 10**9
     with pytest.raises(BusError, match="NOSUCH: its oldest message cannot be read"):
         await bus.kept_since_ns("NOSUCH")
+
+
+async def test_what_a_stream_has_let_go_of_is_not_read(told, node):
+    bus, _ = told
+    where = subject("state", node)
+    assert await bus.extent(STATE) == (1, 0)
+    for number in range(1, 11):
+        await bus.publish_stored(where, b"%d" % number, msg_id=str(number), stream=STATE)
+    await bus.jetstream.purge_stream(STATE, seq=4)
+    await bus.jetstream.delete_msg(STATE, 7)
+    assert await bus.extent(STATE) == (4, 10)
+    assert [item.sequence for item in await bus.kept(STATE, ">", 1, 10)] == [4, 5, 6, 8, 9, 10]
+    assert [item.sequence for item in await bus.kept(STATE, where, 2, 8)] == [4, 5, 6, 8]
+    assert (await bus.next_kept(STATE, ">", 7)).sequence == 8
+    await bus.jetstream.purge_stream(STATE)
+    assert await bus.extent(STATE) == (11, 10)
+    assert await bus.kept(STATE, ">", 1, 10) == []
+    assert await bus.next_kept(STATE, ">", 1) is None
+
+
+async def test_the_largest_message_is_read_whole(told, node):
+    bus, _ = told
+    payload = os.urandom(1_000_000)
+    await bus.publish_stored(subject("state", node), payload, msg_id="1", stream=STATE)
+    assert (await bus.kept(STATE, ">", 1, 1))[0].payload == payload
+
+
+async def test_a_server_that_does_not_answer_is_no_empty_stream(told, fresh_server, node):
+    bus, events = told
+    await bus.publish_stored(subject("state", node), b"1", msg_id="1", stream=STATE)
+    await lose(fresh_server, keep_store=True)
+    await events.until(heard_event("disconnected"))
+    for reading in (bus.extent(STATE), bus.kept(STATE, ">", 1, 1), bus.next_kept(STATE, ">", 1)):
+        with pytest.raises(BusError, match=f"{STATE}: .*check that the server answers"):
+            await reading
 
 
 async def test_na_01_a_consumer_that_was_deleted_comes_back_and_misses_nothing(told, node):
