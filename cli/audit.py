@@ -69,15 +69,16 @@ def _edge(text: str | None, newest_ns: int, flag: str) -> int | None:
     return moment_of(text, newest_ns, flag).start_ns if is_moment(text) else moment_ns(text, flag, newest_ns)
 
 
-def _show(told: Sequence[Event] | Sequence[InForce], output: str) -> None:
+def _show(told: Sequence[Event | InForce], output: str) -> None:
     if output == "json":
         print(msgspec.json.format(msgspec.json.encode(told)).decode())
         return
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for one, following in zip(told, (*told[1:], None), strict=True):
+    for index, one in enumerate(told):
         if output == "jsonl":
             print(msgspec.json.encode(one).decode())
             continue
+        following = told[index + 1] if index + 1 < len(told) else None
         branch = branch_of(one, following) if isinstance(one, Event) else answer_branch(one)
         for line in draw(branch, WIDTH, colour=colour):
             print(line)

@@ -27,11 +27,12 @@ class Record(NamedTuple):
     own: Settings
 
 
-def add_record_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags by which a verb finds its record."""
-    parser.add_argument(
-        "--recording", metavar="FILE", default=LIVE, help="what `trimtab record` wrote (default: the streams, live)"
-    )
+def add_record_flags(parser: argparse.ArgumentParser, *, with_recording: bool = True) -> None:
+    """The flags by which a verb finds its record; without `--recording` where that is not a flag."""
+    if with_recording:
+        parser.add_argument(
+            "--recording", metavar="FILE", default=LIVE, help="what `trimtab record` wrote (default: the streams, live)"
+        )
     parser.add_argument("--node", default=None, help="one node only")
     add_bus_flags(parser)
 

@@ -15,7 +15,7 @@ OF_A_POD: frozenset[str] = frozenset({"change", "foreign", "unexplained"})
 class ByAction(msgspec.Struct, frozen=True, kw_only=True, tag="action", tag_field="word"):
     """A change on the word of the decider, as the guard let it pass. `None`: the record does not have that message.
 
-    `weights` are the class weights in force by it; `model` is what the policy's knowledge began from, with `lessons` rewards
+    `weights` are the class weights in force by it; `model` is what the policy began from, with `lessons` rewards
     since.
     """
 
