@@ -65,8 +65,16 @@ def _answer(events: Sequence[Event], first: Event, stretch: int, moment: Moment,
         return None
     within = [event for event in by_then if event.stretch == stretch and event.at_ns >= moment.start_ns]
     change = next((event for event in reversed(own) if event not in within), None)
-    since = by_then[by_then.index(change) + 1 :] if change is not None else by_then
-    lost = [event for event in since if event.kind == "gap" and event not in within]
+    after = events.index(change) + 1 if change is not None else 0
+    lost = [
+        event
+        for event in events[after:]
+        if event.kind == "gap"
+        and event.node == first.node
+        and event.stretch <= stretch
+        and (event.from_ns or 0) < moment.end_ns
+        and event not in within
+    ]
     notes = [] if change is not None else [_FIRST]
     if stretches > 1:
         notes.append(f"the node's clock was set back; this is the time's {_th(stretch)} coming in the record")

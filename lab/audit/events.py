@@ -64,6 +64,7 @@ Cause: TypeAlias = ByAction | ByCommand | ByItself | ByOther
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One event. `text` tells it; the fields that do not fit its kind are `None`.
 
+    A gap is told where it ends; `from_ns` is the last time before it, None where nothing was before it.
     `stretch` counts the stretches of the record between which the node's clock was set back: within one, times rise.
     """
 
@@ -75,6 +76,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     cycle: int
     text: str
     stretch: int = 0
+    from_ns: int | None = None
     pod: str | None = None
     uid: str | None = None
     group: str | None = None

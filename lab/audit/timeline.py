@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+import msgspec
+
 from lab.audit.events import ByAction, ByCommand, ByItself, ByOther, Cause, Event, Kind
 from lab.explain.gather import gap_text
 from lab.explain.moments import at_text
@@ -102,7 +104,8 @@ class Timeline:
             return
         text = f"nothing is known {since}: {'; '.join(lost)}"
         stretch = self._nodes[near.node].stretch if near.node in self._nodes else 0
-        yield _event("gap", near, text, stretch)
+        gap = _event("gap", near, text, stretch)
+        yield msgspec.structs.replace(gap, from_ns=before.at if before is not None else None)
         for node in self._nodes.values():
             for pod in node.pods.values():
                 pod.was_lost, pod.sighted = True, None

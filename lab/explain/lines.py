@@ -159,6 +159,9 @@ def _policy(policy: PolicyTold, decision: DecisionTold) -> Branch:
         for answer in policy.questions
     ]
     below += [Branch(note) for note in policy.notes]
+    if 0.0 < policy.epsilon < 1.0:
+        draw = f"{policy.leader} leads; with probability {policy.epsilon:g} any of {len(policy.among)} is drawn instead"
+        below.append(Branch(f"{draw}: {', '.join(policy.among)}"))
     below.append(_arms(policy))
     if policy.parts:
         below.append(_parts(policy))
@@ -258,7 +261,9 @@ def _rule(rule: RuleTold) -> Branch:
         return Branch(f"{rule.rule}{watched}: {rule.said}", tone="dim" if rule.said == "not asked" else "")
     weights = f" → {weights_text(rule.weights)}" if rule.weights else ""
     tone: Tone = "" if rule.said == "allow" else "bad"
-    return Branch(f"{rule.rule}{watched}: {rule.said}: {rule.reason}{weights}", tone=tone)
+    said = "goes on with others" if rule.said == "allow" else rule.said
+    reason = f": {rule.reason}" if rule.reason else ""
+    return Branch(f"{rule.rule}{watched}: {said}{reason}{weights}", tone=tone)
 
 
 def _written(title: str, written: WrittenTold) -> Branch:

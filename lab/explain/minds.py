@@ -1,13 +1,13 @@
 """The decider's mind as it was before one decision, reached by replaying the record up to it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from lab.explain.gather import CycleId
 from lab.record.items import Entry, Header, ModelCopy, Settings, Stored
-from lab.replay.cycles import Cycles, Recorded
+from lab.replay.cycles import Cycles, Recorded, Told
 from lab.replay.decider import DeciderReplay
 from lab.replay.library import Library, NotReplayable
 from schemas.subjects import subject as subject_for
@@ -41,32 +41,34 @@ def mind_before(
     library = Library(extra)
     library.add(header)
     cycles, decider = Cycles(header, wanted.node), DeciderReplay(library)
-    found: Mind | str = "the record has no such decision"
+    found: Mind | str = ""
     seen = 0
-    for entry in entries():
-        for told in cycles.take(entry):
-            if isinstance(told, Header | ModelCopy):
-                library.add(told)
-            elif isinstance(told, Recorded):
-                seen += told.action is not None
-                if seen > skipped:
-                    found = _take(decider, told, is_whole=cycles.is_whole and not skipped)
-                if (told.boot, told.cycle) == wanted[1:]:
-                    return found, library
-    for told in cycles.end():
-        if isinstance(told, Recorded):
-            found = _take(decider, told, is_whole=cycles.is_whole and not skipped)
+    for told in _told(cycles, entries()):
+        if isinstance(told, Header | ModelCopy):
+            library.add(told)
+        elif isinstance(told, Recorded):
+            seen += told.action is not None
+            if seen > skipped:
+                found = _take(decider, told, found, is_whole=cycles.is_whole and not skipped)
             if (told.boot, told.cycle) == wanted[1:]:
-                return found, library
+                return found or "the record has no such decision", library
     return "the record has no such decision", library
 
 
-def _take(decider: DeciderReplay, recorded: Recorded, *, is_whole: bool) -> Mind | str:
+def _told(cycles: Cycles, entries: Iterable[Entry]) -> Iterator[Told]:
+    for entry in entries:
+        yield from cycles.take(entry)
+    yield from cycles.end()
+
+
+def _take(decider: DeciderReplay, recorded: Recorded, before: Mind | str, *, is_whole: bool) -> Mind | str:
+    """The mind after one more cycle, or the first reason since it was last known."""
+    known_why = before if isinstance(before, str) else ""
     try:
         decider.take(recorded, is_whole=is_whole)
     except NotReplayable as reason:
-        return str(reason)
-    return decider.mind or "it has no action"
+        return known_why or str(reason)
+    return decider.mind or known_why or "a decision before it is not in the record"
 
 
 def _actions_before_model(entries: Iterable[Entry], wanted: CycleId) -> int:

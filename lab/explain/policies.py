@@ -127,6 +127,8 @@ def _joined(told: PolicyTold, found: Explanation, by_name: Mapping[str, ArmExpla
         ),
         against=against.arm if against is not None else None,
         leader=found.leader,
+        among=found.among,
+        epsilon=found.epsilon,
         questions=found.questions,
         notes=found.notes,
     )

@@ -76,7 +76,8 @@ class PolicyTold(Base, frozen=True, kw_only=True):
     """One policy on this cycle. `role` is champion or shadow.
 
     `parts` sum to the chosen arm's mean, in `unit`; their `other` to that of the arm `against`, which is the one in
-    force or, where that was chosen, the second best. `unknown` says why there is nothing of that.
+    force or, where that was chosen, the second best. `unknown` says why there is nothing of that. `leader` is taken
+    unless, with probability `epsilon`, any of `among` is drawn.
     """
 
     name: str
@@ -92,6 +93,8 @@ class PolicyTold(Base, frozen=True, kw_only=True):
     parts: tuple[PartTold, ...] = ()
     against: str | None = None
     leader: str | None = None
+    among: tuple[str, ...] = ()
+    epsilon: float = 0.0
     questions: tuple[Answer, ...] = ()
     notes: tuple[str, ...] = ()
     unknown: str | None = None
