@@ -55,6 +55,7 @@ VERBS = (
     Verb("audit", "who changed a pod's weight, when, why, on whose word, under which model"),
     Verb("evaluate", "what policies would have earned on a recording"),
     Verb("record", "keep what the streams have in one file"),
+    Verb("replay", "decide, judge and reward a recording again, or by another policy"),
     Verb("export", "write a recording as a table of decisions"),
     Verb("creds", "make and show the credentials of the bus"),
     Verb("doctor", "what this machine can do"),

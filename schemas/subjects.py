@@ -69,12 +69,17 @@ def replay_subject(run: str, message: AnyMessage) -> str:
     """The subject on which a recorded message is published again, in a replay of that name. Raises ValueError for what
     is no name, and for a message that is not of a loop.
     """
-    if not _RUN.fullmatch(run):
-        raise ValueError(f"{run!r} is no name for a replay; use up to 63 letters, digits, '-' and '_'")
     kind = kind_of(message)
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r} is not replayed; {', '.join(KINDS)} are")
-    return f"{REPLAY_ROOT}.{run}.{kind}.{node_token(message.node)}"
+    return f"{REPLAY_ROOT}.{run_token(run)}.{kind}.{node_token(message.node)}"
+
+
+def run_token(run: str) -> str:
+    """The name of a replay as one subject token. Raises ValueError for what cannot be one."""
+    if not _RUN.fullmatch(run):
+        raise ValueError(f"{run!r} is no name for a replay; use up to 63 letters, digits, '-' and '_'")
+    return run
 
 
 def message_id(message: AnyMessage) -> str:

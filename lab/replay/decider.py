@@ -5,7 +5,7 @@ What is lost between two cycles ends it, until the next such place: what a mind 
 """
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +22,9 @@ _UNDER_WAY_NS: Final = 50_000_000
 """How long before an action a verdict may have been stored that the decider had not heard yet."""
 
 _RUNS: Final = 256
+
+FRESH_NS: Final = 60_000_000_000
+"""Age of another run's model up to which its outlook is taken over at a start (services/decider/keeper.py)."""
 
 
 @dataclass
@@ -77,7 +80,9 @@ class DeciderReplay:
             if recorded.action is not None:
                 self._decide(recorded, recorded.action, checked, is_whole=is_whole)
             elif "action" in recorded.missing:
-                self.lose(f"decisions after {recorded} are replayed from the next stored model on: its action is missing")
+                self.lose(
+                    f"decisions after {recorded} are replayed from the next stored model on: its action is missing"
+                )
         finally:
             if recorded.verdict is not None:
                 self._verdicts = [*self._verdicts[-3:], recorded.verdict]
@@ -86,12 +91,16 @@ class DeciderReplay:
     def _decide(self, recorded: Recorded, part: Part[Action], checked: Checked, *, is_whole: bool) -> None:
         action = part.message
         if not recorded.follows and self._mind is not None:
-            self.lose(f"decisions from {recorded} on are replayed from the next stored model on: some before it are lost")
+            self.lose(
+                f"decisions from {recorded} on are replayed from the next stored model on: some before it are lost"
+            )
         try:
             if not action.run or action.seed is None or action.heard_mode is None:
                 raise NotReplayable("recorded by a release that tells too little")
             if recorded.before is None:
-                self.lose(f"decisions after {recorded} are replayed from the next stored model on: its state is missing")
+                self.lose(
+                    f"decisions after {recorded} are replayed from the next stored model on: its state is missing"
+                )
                 raise NotReplayable("the first state of its cycle is missing")
             self._come_to(recorded, part, checked, is_whole=is_whole)
         except NotReplayable as reason:
@@ -112,11 +121,14 @@ class DeciderReplay:
             run=action.run,
             model=action.model,
             settings=action.settings,
+            **_told_beside(action),
         )
         if not self._is_sure:
             self._is_sure = True
             if ours.context != action.context:
-                self.lose("the recording begins in the middle of a run; decisions are replayed from its next stored model on")
+                self.lose(
+                    "the recording begins in the middle of a run; decisions are replayed from its next stored model on"
+                )
                 raise NotReplayable(self._lost)
         checked.is_compared = True
         found = difference(part, ours)
@@ -145,7 +157,9 @@ class DeciderReplay:
             raise NotReplayable("rewards that it learned from are not in the recording")
 
     def _begin_run(self, recorded: Recorded, action: Action, *, is_whole: bool) -> None:
-        """A decider that started: its model was stored when it had taken up what the last one left."""
+        """A decider that started: its model was stored when it had taken up what the last one left. Where it could not
+        be, the actions name what the last run stored, and its outlook was taken over only if that was fresh.
+        """
         is_proven = (self._is_seamless and recorded.follows) or (not self._run and is_whole)
         if action.run in self._runs:
             raise NotReplayable(f"run {action.run} of the decider comes again after another one")
@@ -155,21 +169,22 @@ class DeciderReplay:
         if self._run and not is_proven:
             raise NotReplayable("where a run of the decider began is not in the recording")
         model = self._library.model(action.model)
-        if not is_proven and model.why != "start":
+        is_own = model.run == action.run
+        if not is_proven and is_own and model.why != "start":
             raise NotReplayable(self._lost)
-        self._begin(model, action)
-        self._is_sure = is_proven
+        self._begin(model, action, outlook=is_own or action.at - model.made_at <= FRESH_NS)
+        self._is_sure = is_proven and is_own
 
-    def _begin(self, model: Model, action: Action) -> None:
+    def _begin(self, model: Model, action: Action, *, outlook: bool = True) -> None:
         """A new mind from a stored one."""
         shared, config = self._library.settings("decider", action.settings, DeciderConfig)
-        if model.run != action.run:
-            raise NotReplayable(f"model {action.model[:12]} was stored by run {model.run}, and not by {action.run}")
         assert action.seed is not None
         mind = Mind(config, shared, action.seed)
-        left_out = mind.load(model.mind, outlook=True)
-        if left_out:
-            raise NotReplayable("; ".join(f"model {action.model[:12]}: {name}: {why}" for name, why in left_out.items()))
+        left_out = mind.load(model.mind, outlook=outlook)
+        if left_out and model.run == action.run:
+            raise NotReplayable(
+                "; ".join(f"model {action.model[:12]}: {name}: {why}" for name, why in left_out.items())
+            )
         self._mind = mind
         self._is_sure = True
         self.lessons.forget_place()
@@ -182,9 +197,14 @@ class DeciderReplay:
             model = self._library.model(action.model)
         except NotReplayable:
             self.unverified += 1
-            mind.lessons -= self._lessons_of_lost_model(part)
+            for reward in self.lessons.take_until(action.last_lesson, part.sequence):
+                mind.learn(reward)
+            mind.lessons = action.lessons  # counted from a model that nobody can look at
             return
-        if model.run != action.run or model.why == "order":
+        if model.run != action.run:
+            self._obey(model, part)
+            return
+        if model.why == "order":
             self._begin(model, action)
             return
         for reward in self.lessons.take_until(model.mind.last_lesson, part.sequence):
@@ -197,13 +217,19 @@ class DeciderReplay:
         checked.differences.append(_model_difference(action, model.mind, mind.save()))
         self._begin(model, action)
 
-    def _lessons_of_lost_model(self, part: Part[Action]) -> int:
-        """How many lessons, of those since the last model, the one that is not there had taken in."""
+    def _obey(self, model: Model, part: Part[Action]) -> None:
+        """It was told to go on from another run's model, and could not store that it does."""
         mind, action = self._mind, part.message
         assert mind is not None
-        for reward in self.lessons.take_until(action.last_lesson, part.sequence):
+        due = self.lessons.take_until(action.last_lesson, part.sequence)
+        split = max(0, len(due) - action.lessons)
+        for reward in due[:split]:
             mind.learn(reward)
-        return mind.lessons - action.lessons
+        last = mind.last_lesson
+        mind.load(model.mind)
+        mind.last_lesson = last
+        for reward in due[split:]:
+            mind.learn(reward)
 
     # ---- what it had heard ----
 
@@ -228,6 +254,11 @@ def _heard_from(verdict: Verdict, action: Action) -> Heard:
     return Heard(verdict.mode, verdict.changes_left if verdict.boot == action.boot else None)
 
 
+def _told_beside(action: Action) -> dict[str, Any]:
+    """What an action tells of things that happened to the decider and that no mind makes."""
+    return {name: getattr(action, name) for name in ("event",) if name in action.__struct_fields__}
+
+
 def _model_difference(action: Action, recorded: MindState, replayed: MindState) -> Difference:
     theirs, ours = msgspec.to_builtins(recorded), msgspec.to_builtins(replayed)
     fields = tuple(_unequal_parts(theirs, ours))
@@ -243,7 +274,8 @@ def _unequal_parts(theirs: dict[str, object], ours: dict[str, object]) -> list[t
         texts = [_encoder.encode(side.get(key)).decode() for side in (theirs, ours)]
         if texts[0] != texts[1]:
             at = next((i for i, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
-            found.append((f"mind.{key}", *(f"…{text[max(0, at - 40) : at + 40]}…" for text in texts)))
+            shown = [f"…{text[max(0, at - 40) : at + 40]}…" for text in texts]
+            found.append((f"mind.{key}", shown[0], shown[1]))
     return found
 
 

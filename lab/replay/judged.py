@@ -73,7 +73,8 @@ def _actuation(recorded: Recorded, reward: Part[Reward]) -> Actuation | None:
         taken_back = [part for part in recorded.actuations if part.message.outcome in WAYS_BACK]
         seen_ns = recorded.after.stored_ns if recorded.after is not None else reward.stored_ns
         in_time = [part for part in taken_back if part.stored_ns <= seen_ns]
-        return _needed((in_time or taken_back[:1] or [None])[-1], "actuation")
+        first = taken_back[0] if taken_back else None
+        return _needed(in_time[-1] if in_time else first, "actuation")
     first = next((part for part in recorded.actuations if part.message.outcome not in WAYS_BACK), None)
     return _heard(first, reward, "actuation", is_told=outcome is not None)
 

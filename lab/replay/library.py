@@ -1,4 +1,4 @@
-"""What a replay looks up: the settings by their fingerprint and the models by their digest, as the recording has them."""
+"""What a replay looks up in a recording: settings by their fingerprint, and models by their digest."""
 
 from collections import OrderedDict
 from collections.abc import Iterable

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -29,7 +29,6 @@ from runtime.metrics import CommonMetrics
 from runtime.settings import BusSettings, HostSettings, HttpSettings, LogSettings
 from schemas.codec import decode, encode
 from schemas.messages import Actuation, ActuationOutcome, AnyMessage, CollectRequest, Command, PodWrite, State, Verdict
-from schemas.settings import Section, Shared
 from schemas.subjects import ROOT, message_id, node_token, subject_of
 from services.decider.config import DeciderConfig
 from services.decider.service import DeciderService
@@ -37,6 +36,9 @@ from services.guard.config import GuardConfig
 from services.guard.service import GuardService
 from services.rewarder.config import RewarderConfig
 from services.rewarder.service import RewarderService
+
+if TYPE_CHECKING:
+    from schemas.settings import Section, Shared
 
 NODE: Final = "simulated"
 
@@ -46,8 +48,8 @@ _MESSAGE_NS: Final = 1000
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be recorded. `restarts` are the cycles before which the decider is ended and started anew; `late` those
-    in which the collector's state reaches it too late.
+    """What is to be recorded. The decider is ended and started anew before the cycles `restarts`, and is not there in
+    the cycles `late`.
     """
 
     cycles: int

@@ -109,9 +109,7 @@ class _Node:
 class OtherPolicy:
     """Fed with the entries of a recording; hands out each cycle in which it chose otherwise."""
 
-    def __init__(
-        self, header: Header, wish: Wish, *, node: str | None = None, extra: Iterable[Settings] = ()
-    ) -> None:
+    def __init__(self, header: Header, wish: Wish, *, node: str | None = None, extra: Iterable[Settings] = ()) -> None:
         self.report = Comparison(policy=wish.policy or "")
         self._wish = wish
         self._library = Library(extra)
