@@ -31,6 +31,13 @@ class Kept(NamedTuple):
     payload: bytes
 
 
+class Span(NamedTuple):
+    """Messages of a stream in order: all that it has, from where was asked, up to the sequence `last`."""
+
+    messages: list[Kept]
+    last: int
+
+
 class Extent(NamedTuple):
     """The first and the last sequence that a stream has now; of an empty one `first` is `last` + 1."""
 
@@ -116,9 +123,10 @@ class Bus(Protocol):
         """What the stream has now; None where there is no such stream. BusError when the server does not answer."""
         ...
 
-    async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
-        """The messages with the sequences `first` to `last` that the stream still has on subjects that match `subject`,
-        in order. The range bounds what is in memory. BusError when the stream does not answer.
+    async def kept(self, stream: str, subject: str, first: int, last: int, *, most_bytes: int = 16 << 20) -> Span:
+        """The messages with the sequences `first` to `last` that the stream still has on subjects that match `subject`.
+        It may end before `last`, behind at least one message, where there are more than `most_bytes` of them. BusError
+        when the stream does not answer.
         """
         ...
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from runtime.bus import Entry, EntryHandler, Extent, Handler, Kept, Received, Stored
+from runtime.bus import Entry, EntryHandler, Extent, Handler, Kept, Received, Span, Stored
 from runtime.errors import BusDown, BusError
 from runtime.streams import STREAMS
 from runtime.turns import Turns, end
@@ -239,19 +239,22 @@ class MemoryBus:
         gone = sum(number < self._let_go for number in numbers)
         return Extent(gone + 1, len(numbers))
 
-    async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
-        """The messages with the sequences `first` to `last` that it still has on subjects that match."""
-        found = []
-        for sequence, number in enumerate(self._numbers(stream) or [], 1):
-            item = self._stored[number]
-            if first <= sequence <= last and number >= self._let_go and matches(subject, item.subject):
-                found.append(Kept(sequence, self._stored_ns[number], item.subject, item.payload))
-        return found
+    async def kept(self, stream: str, subject: str, first: int, last: int, *, most_bytes: int = 16 << 20) -> Span:
+        """The messages with the sequences `first` to `last` that it still has on subjects that match, or the first of
+        them.
+        """
+        found: list[Kept] = []
+        for item in self._kept(stream, subject):
+            if first <= item.sequence <= last:
+                found.append(item)
+                most_bytes -= len(item.payload)
+                if most_bytes <= 0:
+                    return Span(found, item.sequence)
+        return Span(found, last)
 
     async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
         """The first message from sequence `first` on whose subject matches; None if there is none."""
-        found = await self.kept(stream, subject, first, len(self._stored))
-        return found[0] if found else None
+        return next((item for item in self._kept(stream, subject) if item.sequence >= first), None)
 
     async def watch_entry(self, bucket: str, key: str, handler: EntryHandler) -> _Watcher:
         """Calls `handler` for the present value of `key` and for every later one."""
@@ -299,6 +302,13 @@ class MemoryBus:
             return None
         patterns = declared.subjects
         return [n for n, item in enumerate(self._stored) if any(matches(pattern, item.subject) for pattern in patterns)]
+
+    def _kept(self, stream: str, subject: str) -> list[Kept]:
+        return [
+            Kept(sequence, self._stored_ns[number], self._stored[number].subject, self._stored[number].payload)
+            for sequence, number in enumerate(self._numbers(stream) or [], 1)
+            if number >= self._let_go and matches(subject, self._stored[number].subject)
+        ]
 
     def _keep(self, received: Received) -> None:
         self._stored.append(received)

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from runtime.bus import EntryHandler, Extent, Handler, Kept, Received, Stored
+from runtime.bus import EntryHandler, Extent, Handler, Kept, Received, Span, Stored
 from runtime.bus_login import REFUSED, log_in, unreachable
 from runtime.bus_refusals import Refusals
 from runtime.errors import BusDown, BusError
@@ -170,9 +170,11 @@ class NatsBus:
         """The first and the last sequence that the stream has now; None where there is no such stream."""
         return await self._shelf.extent(stream)
 
-    async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
-        """The messages with the sequences `first` to `last` that the stream still has on subjects that match."""
-        return await self._shelf.kept(stream, subject, first, last)
+    async def kept(self, stream: str, subject: str, first: int, last: int, *, most_bytes: int = 16 << 20) -> Span:
+        """The messages with the sequences `first` to `last` that the stream still has on subjects that match, or the
+        first of them.
+        """
+        return await self._shelf.kept(stream, subject, first, last, most_bytes)
 
     async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
         """The first message from sequence `first` on whose subject matches; None if there is none."""

@@ -190,11 +190,13 @@ class Decisions:
             cycle.reward = cycle.reward or message
 
     def _close(self, node: str, keep: int) -> Iterator[Decision]:
-        """The rows that are complete, or have waited long enough; those that began later wait for their turn."""
+        """The rows that are complete and have a cycle behind them, since another stream's messages may come after the
+        reward, or have waited long enough; those that began later wait for their turn.
+        """
         opened, written = self._open[node], self._written[node]
         while opened:
             key, cycle = next(iter(opened.items()))
-            if cycle.reward is None and len(opened) <= keep:
+            if len(opened) <= min(keep, OPEN_CYCLES if cycle.reward is None else 1):
                 return
             del opened[key]
             written[key] = None

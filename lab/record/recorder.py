@@ -19,7 +19,7 @@ import msgspec
 from lab.record.items import Gap, Header, ModelCopy, Settings, Stored
 from lab.record.settings import versions
 from lab.record.writer import RecordingWriter, create_recording
-from runtime.bus import Extent, Kept
+from runtime.bus import Extent, Kept, Span
 from runtime.errors import BusError, TrimtabError
 from runtime.metrics import product_version
 from runtime.streams import AUDIT, ORDERS, STATE
@@ -50,7 +50,9 @@ class Archive(Protocol):
 
     async def extent(self, stream: str) -> Extent | None: ...  # noqa: D102 - as in runtime/bus.py
 
-    async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]: ...  # noqa: D102
+    async def kept(  # noqa: D102
+        self, stream: str, subject: str, first: int, last: int, *, most_bytes: int = 16 << 20
+    ) -> Span: ...
 
     async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None: ...  # noqa: D102
 
@@ -90,7 +92,9 @@ class Tally:
 
 @dataclass
 class _Cursor:
-    """Where one stream has come to: `next` is the sequence to read next, up to `last` there is something to read."""
+    """Where one stream has come to: `next` is the sequence to read next, up to `last` there is something to read. `gap`
+    may be longer yet.
+    """
 
     stream: str
     subject: str
@@ -98,6 +102,24 @@ class _Cursor:
     last: int = 0
     width: int = _FIRST_RANGE
     waiting: deque[Stored | Gap] = field(default_factory=deque)
+    gap: Gap | None = None
+
+    def miss(self, first: int, last: int, *, exact: bool) -> None:
+        """So many are gone; one gap may come in several ranges."""
+        if first > last:
+            return
+        if self.gap is not None and self.gap.last + 1 == first:
+            first = self.gap.first
+        else:
+            self.end_gap()
+        reason = "the stream no longer has them"
+        self.gap = Gap(stream=self.stream, first=first, last=last, exact=exact, reason=reason)
+
+    def end_gap(self) -> None:
+        """What follows is there."""
+        if self.gap is not None:
+            self.waiting.append(self.gap)
+            self.gap = None
 
 
 class Recorder:
@@ -194,14 +216,15 @@ class Recorder:
     async def _fill(self, cursor: _Cursor) -> None:
         """Reads the next range of one stream, and sees what is gone."""
         first, last = cursor.next, min(cursor.last, cursor.next + cursor.width - 1)
-        found = await self._bus.kept(cursor.stream, cursor.subject, first, last)
+        found, last = await self._bus.kept(cursor.stream, cursor.subject, first, last, most_bytes=2 * _BATCH_BYTES)
         certain = last
         if self._header.node is not None:  # what lies between is others', unless the stream has let go of it
             extent = await self._bus.extent(cursor.stream)
             certain = min(last, extent.first - 1) if extent is not None else last
-        expected = first
+        expected, exact = first, self._header.node is None
         for message in found:
-            self._note_gap(cursor, expected, min(message.sequence - 1, certain))
+            cursor.miss(expected, min(message.sequence - 1, certain), exact=exact)
+            cursor.end_gap()
             cursor.waiting.append(
                 Stored(
                     stream=cursor.stream,
@@ -212,17 +235,12 @@ class Recorder:
                 )
             )
             expected = message.sequence + 1
-        self._note_gap(cursor, expected, certain)
+        cursor.miss(expected, certain, exact=exact)
         cursor.next = last + 1
+        if cursor.next > cursor.last:
+            cursor.end_gap()
         brought = sum(len(message.payload) for message in found) + 1
         cursor.width = max(1, min(_LARGEST_RANGE, 2 * cursor.width, _BATCH_BYTES * (last - first + 1) // brought))
-
-    def _note_gap(self, cursor: _Cursor, first: int, last: int) -> None:
-        if first > last:
-            return
-        reason = "the stream no longer has them"
-        exact = self._header.node is None
-        cursor.waiting.append(Gap(stream=cursor.stream, first=first, last=last, exact=exact, reason=reason))
 
     async def _drain(self, until_ns: int | None) -> bool:
         """Writes what waits, oldest first, until more must be read; whether the next is from after `until_ns`."""
@@ -290,7 +308,7 @@ class Recorder:
         known = self._writer.tracker.newest.get(stream)
         if known is None:
             return
-        found = await self._bus.kept(stream, ">", known.sequence, known.sequence)
+        found = (await self._bus.kept(stream, ">", known.sequence, known.sequence)).messages
         if found and (found[0].stored_ns, found[0].subject) != (known.stored_ns, known.subject):
             raise self._another(stream, f"has another message {known.sequence} than the one recorded")
 

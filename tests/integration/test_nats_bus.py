@@ -359,18 +359,35 @@ async def test_what_a_stream_keeps_is_read_from_a_sequence_on_with_place_time_an
     await world.bus.publish(subject("state", node), b"of another stream")
     last = (await world.bus.extent(AUDIT)).last
     assert last == start + 150
-    found = await world.bus.kept(AUDIT, ">", start + 1, last)
+    found, end = await world.bus.kept(AUDIT, ">", start + 1, last)
+    assert end == last
     assert [(item.sequence, item.payload) for item in found] == [(start + 1 + n, b"%d" % n) for n in range(150)]
     assert {item.subject for item in found} == {verdicts, rewards}
     assert all(before < a.stored_ns <= b.stored_ns for a, b in pairwise(found))
-    some = await world.bus.kept(AUDIT, rewards, start + 3, start + 12)
+    some, _ = await world.bus.kept(AUDIT, rewards, start + 3, start + 12)
     assert [item.payload for item in some] == [b"3", b"6", b"9"]
-    assert await world.bus.kept(AUDIT, subject("action", node), start, last) == []
-    assert await world.bus.kept(AUDIT, ">", last + 1, last + 500) == []
-    assert await world.bus.kept(AUDIT, ">", last, last - 1) == []
+    assert (await world.bus.kept(AUDIT, subject("action", node), start, last)).messages == []
+    assert (await world.bus.kept(AUDIT, ">", last + 1, last + 500)).messages == []
+    assert (await world.bus.kept(AUDIT, ">", last, last - 1)).messages == []
     assert (await world.bus.next_kept(AUDIT, f"trimtab.v1.*.{node.replace('.', '_')}", 0)).sequence == start + 1
     assert (await world.bus.next_kept(AUDIT, rewards, start + 2)).payload == b"3"
     assert await world.bus.next_kept(AUDIT, rewards, last) is None
+
+
+@pytest.mark.parametrize("most_bytes", [1, 3000, 10_000, 50_000])
+async def test_no_more_is_read_at_once_than_was_asked_for_and_at_least_one_message(world, node, most_bytes):
+    start = (await world.bus.extent(AUDIT)).last
+    for number in range(100):
+        await world.bus.publish_stored(subject("verdict", node), b"x" * 1000, msg_id=f"{node}.{number}", stream=AUDIT)
+    at, sizes = start + 1, []
+    while at <= start + 100:
+        messages, end = await world.bus.kept(AUDIT, ">", at, start + 100, most_bytes=most_bytes)
+        assert [item.sequence for item in messages] == list(range(at, end + 1))
+        sizes.append(len(messages))
+        at = end + 1
+    assert sum(sizes) == 100
+    assert min(sizes) >= 1
+    assert max(sizes) <= max(1, most_bytes // 1000) + 64  # what is under way comes in any case
 
 
 async def test_a_stream_that_is_not_there_has_no_extent(world):
@@ -773,12 +790,12 @@ async def test_what_a_stream_has_let_go_of_is_not_read(told, node):
     await bus.jetstream.purge_stream(STATE, seq=4)
     await bus.jetstream.delete_msg(STATE, 7)
     assert await bus.extent(STATE) == (4, 10)
-    assert [item.sequence for item in await bus.kept(STATE, ">", 1, 10)] == [4, 5, 6, 8, 9, 10]
-    assert [item.sequence for item in await bus.kept(STATE, where, 2, 8)] == [4, 5, 6, 8]
+    assert [item.sequence for item in (await bus.kept(STATE, ">", 1, 10)).messages] == [4, 5, 6, 8, 9, 10]
+    assert [item.sequence for item in (await bus.kept(STATE, where, 2, 8)).messages] == [4, 5, 6, 8]
     assert (await bus.next_kept(STATE, ">", 7)).sequence == 8
     await bus.jetstream.purge_stream(STATE)
     assert await bus.extent(STATE) == (11, 10)
-    assert await bus.kept(STATE, ">", 1, 10) == []
+    assert await bus.kept(STATE, ">", 1, 10) == ([], 10)
     assert await bus.next_kept(STATE, ">", 1) is None
 
 
@@ -786,7 +803,7 @@ async def test_the_largest_message_is_read_whole(told, node):
     bus, _ = told
     payload = os.urandom(1_000_000)
     await bus.publish_stored(subject("state", node), payload, msg_id="1", stream=STATE)
-    assert (await bus.kept(STATE, ">", 1, 1))[0].payload == payload
+    assert (await bus.kept(STATE, ">", 1, 1)).messages[0].payload == payload
 
 
 async def test_a_server_that_does_not_answer_is_no_empty_stream(told, fresh_server, node):

@@ -11,7 +11,7 @@ from lab.record.file import read_recording
 from lab.record.items import Closed, Damage, Gap, Header, ModelCopy, Settings, Stored
 from lab.record.recorder import Recorder, new_header, record_now, subject_in
 from lab.record.writer import create_recording, resume_recording
-from runtime.bus import Extent, Kept
+from runtime.bus import Extent, Kept, Span
 from runtime.errors import BusError, TrimtabError
 from runtime.memory_bus import matches
 from runtime.streams import AUDIT, ORDERS, STATE
@@ -48,14 +48,16 @@ class Streams:
             return None
         return Extent(min(self.messages[stream], default=self.last[stream] + 1), self.last[stream])
 
-    async def kept(self, stream: str, subject: str, first: int, last: int) -> list[Kept]:
+    async def kept(self, stream: str, subject: str, first: int, last: int, *, most_bytes: int = 1 << 20) -> Span:
         self.reads.append((stream, first, last))
         self.before_read()
-        return [
-            item
-            for sequence, item in sorted(self.messages[stream].items())
-            if first <= sequence <= last and matches(subject, item.subject)
-        ]
+        found = []
+        for sequence, item in sorted(self.messages[stream].items()):
+            if first <= sequence <= last and matches(subject, item.subject):
+                found.append(item)
+                if sum(len(item.payload) for item in found) > most_bytes:
+                    return Span(found, sequence)
+        return Span(found, last)
 
     async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None:
         found = [item for n, item in sorted(self.messages[stream].items()) if n >= first]
@@ -424,6 +426,20 @@ async def test_settings_of_a_node_come_before_its_first_message(streams, path):
     ]
 
 
+@pytest.mark.parametrize("node", [None, "worker-1"])
+async def test_ranges_that_bring_too_much_are_gone_on_with_in_parts(streams, path, monkeypatch, node):
+    monkeypatch.setattr(module, "_BATCH_BYTES", 2500)
+    for _ in range(30):
+        streams.put("action", b"x" * 1000)
+    streams.drop(AUDIT, 8, 9, 20)
+    await record(streams, path, node=node)
+    expected = [f"audit {n}" for n in range(1, 31) if n not in (8, 9, 20)]
+    if node is None:
+        expected[7:7] = ["audit 8-9"]
+        expected.insert(expected.index("audit 21"), "audit 20-20")
+    assert told(path) == expected
+
+
 async def test_memory_holds_a_range_not_the_stream(streams, path):
     payload = os.urandom(1000)
     for _ in range(3000):
@@ -431,3 +447,17 @@ async def test_memory_holds_a_range_not_the_stream(streams, path):
     recorder = await record(streams, path)
     assert recorder.tally.payload_bytes == 3_000_000
     assert max(last - first + 1 for _, first, last in streams.reads) < 3000
+
+
+async def test_a_gap_over_many_ranges_is_one_gap(streams, path):
+    for _ in range(1500):
+        streams.put("action")
+    streams.drop(AUDIT, *range(3, 1400), 1499, 1500)
+    await record(streams, path)
+    assert told(path) == [
+        "audit 1",
+        "audit 2",
+        "audit 3-1399",
+        *[f"audit {n}" for n in range(1400, 1499)],
+        "audit 1499-1500",
+    ]
