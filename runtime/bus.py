@@ -4,8 +4,11 @@ Control path: `publish` and `subscribe`, fresh or nothing. Learning path: `consu
 `publish_stored`, and `watch_entry` for those that are given as an entry of a key-value bucket. Models: objects.
 """
 
+import re
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,253}")
 
 
 class Received(NamedTuple):
@@ -166,3 +169,13 @@ class Bus(Protocol):
     async def close(self) -> None:
         """Sends what is under way and closes."""
         ...
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Folder and last part of an object's name. Raises ValueError for what is not `<folder>/<name>` in letters,
+    digits, `-` and `_`.
+    """
+    folder, _, last = name.partition("/")
+    if not _TOKEN.fullmatch(folder) or not _TOKEN.fullmatch(last):
+        raise ValueError(f"object {name!r}: is not <folder>/<name> in letters, digits, '-' and '_'")
+    return folder, last

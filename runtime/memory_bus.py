@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from runtime.bus import Entry, EntryHandler, Extent, Handler, Kept, Received, Span, Stored
+from runtime.bus import Entry, EntryHandler, Extent, Handler, Kept, Received, Span, Stored, split_name
 from runtime.errors import BusDown, BusError
 from runtime.streams import STREAMS
 from runtime.turns import Turns, end
@@ -264,12 +264,14 @@ class MemoryBus:
 
     async def put_object(self, bucket: str, name: str, payload: bytes) -> None:
         """Stores an object, as the newest."""
+        split_name(name)
         self._check_reach(bucket)
         self.objects.pop((bucket, name), None)
         self.objects[bucket, name] = payload
 
     async def get_object(self, bucket: str, name: str) -> bytes | None:
         """The object of this name, if there is one."""
+        split_name(name)
         self._check_reach(bucket)
         return self.objects.get((bucket, name))
 

@@ -11,11 +11,11 @@ import base64
 import contextlib
 import hashlib
 import json
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from runtime.bus import split_name
 from runtime.bus_refusals import WHO_MAY, Refusals
 from runtime.errors import BusError
 from runtime.nats_bus_client import Error, JetStreamContext, NotFoundError
@@ -26,23 +26,11 @@ CHUNK_BYTES: Final = 256 * 1024
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Largest object that is put or read."""
 
-_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,253}")
-
 
 class _Found(NamedTuple):
     number: int
     subject: str
     name: str
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """Folder and last part of an object's name. Raises ValueError for what is not `<folder>/<name>` in letters,
-    digits, `-` and `_`.
-    """
-    folder, _, last = name.partition("/")
-    if not _TOKEN.fullmatch(folder) or not _TOKEN.fullmatch(last):
-        raise ValueError(f"object {name!r}: is not <folder>/<name> in letters, digits, '-' and '_'")
-    return folder, last
 
 
 class Objects:

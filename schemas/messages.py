@@ -212,6 +212,8 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
     "" if none could be stored; `lessons` is how many rewards it was given since, `last_lesson` the boot and cycle of
     the last one. `heard_mode` and `heard_changes_left` are what it knew of the guard. `settings` is the fingerprint of
     its settings. `champion` is the name of the policy in charge, `shadows` what the others would have done, by name.
+    `event` is told in the one action in which it happened: what became of the model otherwise than by learning, and on
+    whose word.
     """
 
     policy: str
@@ -237,6 +239,7 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
     champion: str = ""
     shadows: dict[str, Shadow] = {}
     trial: Trial | None = None
+    event: str | None = None
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -356,7 +359,7 @@ CommandVerb: TypeAlias = Literal["rollback", "restore", "mode", "model"]
 
 class Command(Message, frozen=True, kw_only=True, tag="command"):
     """An order: to guard and actuator to roll a cycle back, to restore all originals, or to change the mode; to the
-    decider to go on from a stored `model` (its digest).
+    decider to go on from a stored `model` (its digest), or to put one of its policies in charge (its name).
     """
 
     verb: CommandVerb

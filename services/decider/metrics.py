@@ -26,4 +26,11 @@ class DeciderMetrics:
         self.rejected = Counter(
             "trimtab_decider_rejected_rewards", "Rewards not learned, by reason", ["reason"], registry=registry
         )
+        self.resets = Counter(
+            "trimtab_decider_policy_resets", "Stored models and policies set aside", ["reason"], registry=registry
+        )
+        self.models = Counter("trimtab_decider_models_stored", "Models stored, by occasion", ["why"], registry=registry)
+        self.unstored = Counter(
+            "trimtab_decider_models_unstored", "Models that the store did not take", registry=registry
+        )
         self.allowed = Gauge("trimtab_decider_allowed_arms", "Arms offered in the last decision", registry=registry)

@@ -8,11 +8,10 @@ import pytest
 import pytest_asyncio
 
 import runtime.nats_bus_objects
-from runtime.bus import Bus
+from runtime.bus import Bus, split_name
 from runtime.errors import BusError
 from runtime.memory_bus import MemoryBus
 from runtime.nats_bus import NatsBus, connect, ignore_events
-from runtime.nats_bus_objects import split_name
 from runtime.settings import BusSettings
 from runtime.streams import MODELS
 

@@ -24,7 +24,7 @@ from services.decider.core.zoo import make_policy
 if TYPE_CHECKING:
     from services.decider.config import DeciderConfig
 
-_MEMORY: Final = 4096
+MEMORY: Final = 4096
 """Rewards of which it is remembered that they were learned."""
 
 
@@ -57,6 +57,7 @@ class Mind:
         }
         self.lessons = 0
         self.last_lesson: str | None = None
+        self.steps = 0  # decisions and lessons: what was saved is all there is while it stays the same
         self._shared = shared
         self._by_name = {HOLD.name: HOLD, **{arm.name: arm for arm in self.arms}}
         self._outlook = Outlook(shared.classes, self.arms)
@@ -70,6 +71,7 @@ class Mind:
 
     def decide(self, state: State, heard: Heard) -> Action:
         """What to propose, at time 0 and without the fields that say where this mind runs."""
+        self.steps += 1
         weights = {name: seen.weight for name, seen in state.classes.items() if seen.weight is not None}
         features = state.features if state.features_schema == self.schema else {}
         outlook = self._outlook.see(features)
@@ -141,12 +143,10 @@ class Mind:
         """
         if reward.outcome != "joined" or reward.value is None or reward.arm is None:
             return "censored"
-        key = f"{reward.boot}/{reward.cycle}"
-        if key in self._learned:
+        key = key_of(reward)
+        if not self.pass_over(reward):
             return "duplicate"
-        self._learned[key] = None
-        while len(self._learned) > _MEMORY:
-            self._learned.popitem(last=False)
+        self.steps += 1
         self.lessons, self.last_lesson = self.lessons + 1, key
         arm = self._by_name.get(reward.arm)
         if arm is None:
@@ -156,6 +156,16 @@ class Mind:
         if reward.weights != arm.weights:
             return "other_weights"  # the name stays where a profile is redefined, and what was learned of it does not
         return self._teach(reward.features, arm, reward.value)
+
+    def pass_over(self, reward: Reward) -> bool:
+        """Remembers a reward as one that was learned; False if it is remembered already."""
+        key = key_of(reward)
+        if key in self._learned:
+            return False
+        self._learned[key] = None
+        while len(self._learned) > MEMORY:
+            self._learned.popitem(last=False)
+        return True
 
     def _teach(self, features: dict[str, float], arm: Arm, value: float) -> str:
         policy = self.policy
@@ -174,6 +184,12 @@ class Mind:
     def _break(self, name: str, error: Exception) -> None:
         self._broken[name] = f"{type(error).__name__}: {error}"[:200]
 
+    def put_in_charge(self, name: str) -> None:
+        """Makes another of the policies the one in charge. KeyError for a name that none has."""
+        self.policies[name]
+        self.champion = name
+        self.steps += 1
+
     def began(self) -> None:
         """What was learned so far is stored: lessons count from here."""
         self.lessons = 0
@@ -189,12 +205,12 @@ class Mind:
 
     def load(self, state: MindState, *, outlook: bool = False) -> dict[str, str]:
         """Goes on from what another mind had learned, policy by policy, and from its `outlook` if asked; lessons count
-        from here. What does not fit stays fresh: the policies left out, and why, by name.
+        from here. What does not fit stays fresh: the policies (and `outlook`) left out, and why, by name.
         """
         left_out: dict[str, str] = {}
         for name, policy in self.policies.items():
             if name not in state.policies:
-                left_out[name] = "unknown: it was not saved"
+                left_out[name] = "policy: none of this name was saved"
                 continue
             try:
                 policy.load(state.policies[name])
@@ -203,9 +219,18 @@ class Mind:
         if state.champion in self.policies and state.champion not in left_out:
             self.champion = state.champion
         if outlook:
-            self._outlook.load(state.outlook)
+            try:
+                self._outlook.load(state.outlook)
+            except ValueError as error:
+                left_out["outlook"] = f"shape: {error}"
         self.lessons, self.last_lesson = 0, state.last_lesson
+        self.steps += 1
         return left_out
+
+
+def key_of(reward: Reward) -> str:
+    """What a reward is remembered by."""
+    return f"{reward.boot}/{reward.cycle}"
 
 
 def _why_hold(arm: Arm, choice: Choice) -> str | None:

@@ -23,7 +23,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     `run` is the decider's run that stored it, `why` the word for the occasion (`start`, `checkpoint`, `stop`,
     `promotion`, `demotion`, `order`). `parent` is the digest of the model that the run went on from, None if it began
     fresh; `lessons` how many rewards it learned since that. `settings` is the fingerprint of the decider's settings,
-    `features_schema` that of the features. `made_at` is in nanoseconds since the Unix epoch.
+    `features_schema` that of the features. `made_at` is in nanoseconds since the Unix epoch. `order` is the id of the
+    last order of a model that was obeyed; a model that was stored for one has in `replaced` the digest of what was in
+    force before it.
     """
 
     version: int
@@ -40,6 +42,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     river: str
     prior: str
     mind: MindState
+    order: str | None = None
+    replaced: str | None = None
 
 
 def encode_model(model: Model) -> tuple[str, bytes]:
