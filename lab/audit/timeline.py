@@ -45,7 +45,7 @@ class _Node:
     orders: deque[Command] = field(default_factory=lambda: deque(maxlen=_ORDERS))
     pods: OrderedDict[str, _Pod] = field(default_factory=OrderedDict)
     mode: str | None = None
-    model: tuple[str, str] | None = None
+    model: tuple[str, str, str] | None = None
     stretch: int = 0
     state_at: int = 0
 
@@ -166,17 +166,27 @@ class Timeline:
 
 
 def _model_events(node: _Node, action: Action) -> Iterator[Event]:
-    last, node.model = node.model, (action.run, action.model)
-    if last is not None and last != node.model:
-        order = next((o for o in reversed(node.orders) if o.verb == "model" and o.model == action.model), None)
-        name = action.model[:12] or "none stored"
+    champion = action.champion or action.policy
+    last, node.model = node.model, (action.run, action.model, champion)
+    model = action.model[:12] or "none stored"
+    told = []
+    if last is not None and last[0] != action.run:
+        told.append(f"the decider started anew (run {action.run}), from model {model}")
+    elif last is not None and last[1] != action.model:
+        told.append(f"the decider goes on from model {model}")
+    if last is not None and last[2] != champion:
+        told.append(f"policy {champion} is in charge instead of {last[2]}")
+    if action.event is not None:
+        told.append(action.event)
+    if told:
+        order = None
+        if last is not None and last[1:] != node.model[1:]:
+            new = {word for word in node.model[1:] if word and word not in last}
+            order = next((o for o in reversed(node.orders) if o.verb == "model" and o.model in new), None)
         if order is not None:
-            text, cause = f"model {name} in force by order of {order.by}: {order.reason}", _by_command(order)
-        elif last[0] != action.run:
-            text, cause = f"the decider started anew (run {action.run}), from model {name}", None
-        else:
-            text, cause = f"the decider goes on from model {name}, which it stored", None
-        yield _event("model", action, text, node.stretch, cause=cause)
+            told.append(f"by order of {order.by}: {order.reason}")
+        cause = _by_command(order) if order is not None else None
+        yield _event("model", action, "; ".join(told), node.stretch, cause=cause)
     if action.trial is not None and action.trial.event is not None:
         yield _event("trial", action, f"trial of {action.trial.challenger}: {action.trial.event}", node.stretch)
 

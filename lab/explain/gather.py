@@ -66,7 +66,7 @@ def find_cycle(entries: Entries, wanted: str, node: str | None = None) -> CycleI
     number = _NUMBER.fullmatch(wanted)
     if number is None and wanted != LAST and not is_moment(wanted):
         raise ConfigError(f"{wanted!r} is no cycle; write 57, boot/57, last, or a time as 03:12")
-    cycles, ended = _cycles(_heads(entries(), node))
+    cycles, ended, newest_ns = _cycles(_heads(entries(), node))
     if not cycles:
         raise TrimtabError("the record has no cycle" + (f" of node {node}" if node else "") + "; record for longer")
     if wanted == LAST:
@@ -74,7 +74,7 @@ def find_cycle(entries: Entries, wanted: str, node: str | None = None) -> CycleI
     elif number is not None:
         meant = [c for c in cycles if c.cycle == int(number["cycle"]) and number["boot"] in (None, c.boot)]
     else:
-        moment = moment_of(wanted, max(cycles.values()), "CYCLE")
+        moment = moment_of(wanted, newest_ns, "CYCLE")
         meant = [c for c, at in cycles.items() if at <= moment.start_ns][-1:]
         meant = meant or [c for c, at in cycles.items() if at < moment.end_ns][:1]
     if not meant:
@@ -85,10 +85,11 @@ def find_cycle(entries: Entries, wanted: str, node: str | None = None) -> CycleI
     return meant[-1]
 
 
-def _cycles(heads: Iterable[_Head]) -> tuple[dict[CycleId, int], CycleId | None]:
-    """When each cycle began, in the record's order; and the last one that has its reward."""
+def _cycles(heads: Iterable[_Head]) -> tuple[dict[CycleId, int], CycleId | None, int]:
+    """When each cycle began, in the record's order; the last one that has its reward; and the newest time of all."""
     cycles: dict[CycleId, int] = {}
     ended: CycleId | None = None
+    newest_ns = 0
     for head in heads:
         found = CycleId(head.node, head.boot, head.cycle)
         if head.type == "state" and head.phase == "before":
@@ -97,7 +98,8 @@ def _cycles(heads: Iterable[_Head]) -> tuple[dict[CycleId, int], CycleId | None]
             cycles.setdefault(found, head.at)
         if head.type == "reward":
             ended = found
-    return cycles, ended
+        newest_ns = max(newest_ns, head.at if head.type != "command" else 0)
+    return cycles, ended, newest_ns
 
 
 def _not_there(wanted: str, cycles: list[CycleId], number: re.Match[str] | None) -> str:

@@ -169,6 +169,7 @@ def _policy(policy: PolicyTold, decision: DecisionTold) -> Branch:
         below.append(_lost(f"why it scores so is not known: {policy.unknown}"))
     if policy.role == "champion":
         below.append(Branch(_provenance(decision), tone="dim"))
+        below += [Branch(decision.event)] if decision.event else []
         below += _trial(decision)
     return Branch(f"{policy.role} {_name(policy)} {said}", tuple(below), "head")
 

@@ -33,6 +33,7 @@ def decision_told(action: Action, state: State | None, mind: Mind | str) -> Deci
         remembered=dict(action.context),
         masked=_masked(action.masked),
         policies=_policies(action, state, mind),
+        event=action.event,
         trial=action.trial,
     )
 

@@ -117,6 +117,7 @@ class DecisionTold(Base, frozen=True, kw_only=True):
     remembered: dict[str, float]
     masked: tuple[MaskedTold, ...]
     policies: tuple[PolicyTold, ...]
+    event: str | None = None
     trial: Trial | None = None
 
 

@@ -83,6 +83,8 @@ class LoggedRecording:
     def logged(self) -> Logged:
         """The log. Raises ValueError where it has no decision with a reward."""
         rows, arms, names = self._rows(), self._arms(), self._features()
+        if not rows:
+            raise ValueError("a log needs at least one decision with a reward, made under known settings")
         index = {arm: position for position, arm in enumerate(arms)}
         pi_b, masked = np.zeros((len(rows), len(arms))), np.zeros((len(rows), len(arms)), dtype=np.bool_)
         for position, (_, row) in enumerate(rows):
@@ -92,7 +94,7 @@ class LoggedRecording:
         return Logged(
             arms=arms,
             context=np.array([[row.features.get(name, 0.0) for name in names] for _, row in rows]).reshape(
-                len(rows), -1
+                len(rows), len(names)
             ),
             action=np.array([index[row.arm] for _, row in rows], dtype=np.int64),
             reward=np.array([row.reward for _, row in rows]),

@@ -218,10 +218,21 @@ def test_models_are_told_as_they_change_and_why():
     record = Record(action(1, "r1", "aa"), action(2, "r1", "aa"), action(3, "r1", "bb"), action(4, "r2", "bb"))
     record.keep(order, action(5, "r2", "cc"))
     assert [event.text for event in of_kind(record, "model")] == [
-        "the decider goes on from model bb, which it stored",
+        "the decider goes on from model bb",
         "the decider started anew (run r2), from model bb",
-        "model cc in force by order of bob: better",
+        "the decider goes on from model cc; by order of bob: better",
     ]
+    assert of_kind(record, "model")[-1].cause.by == "bob"
+
+
+def test_another_policy_in_charge_is_told_with_its_order_and_the_deciders_own_words():
+    order = builders.command(boot="operator", cycle=0, verb="model", model="bold", by="bob", reason="better")
+    record = Record(
+        builders.action(champion="main"), order, builders.action(cycle=2, champion="bold", event="so it is")
+    )
+    (event,) = of_kind(record, "model")
+    assert event.text == "policy bold is in charge instead of main; so it is; by order of bob: better"
+    assert event.cause == ByCommand(verb="model", by="bob", reason="better", id="c1")
 
 
 def test_steps_of_a_trial_are_told():
