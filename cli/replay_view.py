@@ -177,7 +177,7 @@ def _report_row(report: Report, *, stopped: bool) -> dict[str, object]:
         "models": {
             "verified": report.models_verified,
             "differ": report.models_differ,
-            "not_in_recording": report.models_unverified,
+            "unverified": report.models_unverified,
         },
         "incomplete_cycles": report.incomplete_cycles,
         "incomplete": report.incomplete,
@@ -205,7 +205,7 @@ def _models_line(report: Report) -> str:
     if report.models_differ:
         text += f"; NOT: {report.models_differ}"
     if report.models_unverified:
-        text += f"; not in the recording: {report.models_unverified}"
+        text += f"; not looked at, for they or rewards before them are missing: {report.models_unverified}"
     return text
 
 

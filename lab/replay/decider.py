@@ -5,7 +5,7 @@ What is lost between two cycles ends it, until the next such place: what a mind 
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -37,7 +37,7 @@ class Checked:
 
 class DeciderReplay:
     """Fed with the cycles of one node in their order. Its counts: models that a mind of ours reached to the byte
-    (`verified`), and those that could not be looked at (`unverified`).
+    (`verified`), and those that it could not, for want of them or of rewards before them (`unverified`).
     """
 
     def __init__(self, library: Library) -> None:
@@ -54,6 +54,7 @@ class DeciderReplay:
         self._lossy = False
         self._run = ""
         self._model = ""
+        self._settings = ""
         self._runs: dict[str, None] = {}
         self._verdicts: list[Part[Verdict]] = []
         self._run_began_ns = 0
@@ -120,8 +121,8 @@ class DeciderReplay:
             decide_seconds=action.decide_seconds,
             run=action.run,
             model=action.model,
-            settings=action.settings,
-            **_told_beside(action),
+            settings=self._settings,
+            event=action.event,
         )
         if not self._is_sure:
             self._is_sure = True
@@ -185,8 +186,9 @@ class DeciderReplay:
             raise NotReplayable(
                 "; ".join(f"model {action.model[:12]}: {name}: {why}" for name, why in left_out.items())
             )
-        self._mind = mind
+        self._mind, self._settings = mind, action.settings
         self._is_sure = True
+        self._lossy = False
         self.lessons.forget_place()
 
     def _change_model(self, part: Part[Action], checked: Checked) -> None:
@@ -214,7 +216,10 @@ class DeciderReplay:
             self.verified += 1
             mind.began()
             return
-        checked.differences.append(_model_difference(action, model.mind, mind.save()))
+        if self._lossy:
+            self.unverified += 1
+        else:
+            checked.differences.append(_model_difference(action, model.mind, mind.save()))
         self._begin(model, action)
 
     def _obey(self, model: Model, part: Part[Action]) -> None:
@@ -252,11 +257,6 @@ class DeciderReplay:
 
 def _heard_from(verdict: Verdict, action: Action) -> Heard:
     return Heard(verdict.mode, verdict.changes_left if verdict.boot == action.boot else None)
-
-
-def _told_beside(action: Action) -> dict[str, Any]:
-    """What an action tells of things that happened to the decider and that no mind makes."""
-    return {name: getattr(action, name) for name in ("event",) if name in action.__struct_fields__}
 
 
 def _model_difference(action: Action, recorded: MindState, replayed: MindState) -> Difference:

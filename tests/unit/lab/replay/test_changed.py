@@ -1,0 +1,173 @@
+"""Whatever field of an action, a verdict or a reward is changed in a recording, the replay finds it and names both."""
+
+import math
+
+import pytest
+
+from schemas.messages import Action, Reward, Verdict
+from tests.unit.lab.replay.conftest import PLAN
+
+CYCLE = 16
+"""One whose change was executed and learned from: see the first test."""
+
+TOLD = {"node", "boot", "cycle", "schema", "type"}
+"""They say which message it is: with another one it is another's, and missing here."""
+
+ACTION = {
+    "policy": "step",
+    "arm": "hold",
+    "weights": {"latency-critical": 1, "default": 1, "batch": 1},
+    "propensity": 0.123,
+    "propensities": {"hold": 0.5},
+    "scores": {"hold": 0.5},
+    "masked": {"hold": "stay, they say"},
+    "explored": None,
+    "reason": "because",
+    "policy_updates": 1_000,
+    "context": {"moved": 0.7},
+    "seed": 4711,
+    "lessons": 400,
+    "last_lesson": "collector-1/1",
+    "heard_mode": "canary",
+    "heard_changes_left": 77,
+    "champion": "step",
+    "shadows": {"step": {"policy": "step"}},
+    "settings": "0" * 12,
+    "trial": {"challenger": "a", "phase": "trial", "block": 1, "in_charge": "a"},
+}
+ACTION_ELSEWHERE = {"run": "another", "model": "0" * 64}
+ACTION_NOT = {"at", "decide_seconds", "event"}
+
+VERDICT = {
+    "outcome": "refuse",
+    "execute": None,
+    "arm": "hold",
+    "weights": {"latency-critical": 1},
+    "rule": "step",
+    "reason": "because",
+    "propensity": 0.123,
+    "deadline": 1,
+    "changes_left": 77,
+    "previous_weights": {"latency-critical": 1},
+    "would_refuse": ["step"],
+    "canary_ratio": 0.5,
+}
+VERDICT_ELSEWHERE = {"settings": "0" * 12}
+VERDICT_NOT = {"at", "breaker", "known", "mode"}
+"""What it says of where the guard stood is what it is judged again from."""
+
+REWARD = {
+    "outcome": "censored",
+    "reason": "late",
+    "value": 0.123,
+    "terms": {"move": 0.5},
+    "arm": "hold",
+    "propensity": 0.123,
+    "policy": "step",
+    "features": {"bias": 2.0},
+    "features_schema": "another",
+    "verdict": "clamp",
+    "actuation": "held",
+    "weights": {"latency-critical": 1},
+}
+REWARD_ELSEWHERE = {"settings": "0" * 12}
+REWARD_NOT = {"at"}
+
+FIELDS = [
+    (kind, name, value)
+    for kind, table in (("action", ACTION), ("verdict", VERDICT), ("reward", REWARD))
+    for name, value in table.items()
+]
+
+
+def test_the_cycle_has_all_that_can_be_changed(tape):
+    verdict = tape.messages("verdict")[tape.find("verdict", CYCLE)]
+    reward = tape.messages("reward")[tape.find("reward", CYCLE)]
+    assert verdict.execute
+    assert (reward.outcome, reward.actuation) == ("joined", "applied")
+    assert CYCLE not in (*PLAN.late, *PLAN.restarts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        (Action, {*ACTION, *ACTION_ELSEWHERE, *ACTION_NOT}),
+        (Verdict, {*VERDICT, *VERDICT_ELSEWHERE, *VERDICT_NOT}),
+        (Reward, {*REWARD, *REWARD_ELSEWHERE, *REWARD_NOT}),
+    ],
+)
+def test_no_field_is_left_out(kind, known):
+    assert {*kind.__struct_fields__} - TOLD <= known
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), FIELDS, ids=[f"{kind}.{name}" for kind, name, _ in FIELDS])
+def test_a_changed_field_is_found_and_both_are_named(tape, kind, name, value):
+    index = tape.find(kind, CYCLE)
+
+    def change(fields):
+        fields[name] = (not fields[name]) if isinstance(fields[name], bool) else value
+
+    report, found = tape.changed(index, change).replayed()
+    assert not report.agrees
+    of_it = next(one for one in found if (one.kind, one.cycle) == (kind, CYCLE))
+    assert any(path == name or path.startswith(f"{name}.") for path, _, _ in of_it.fields)
+    assert of_it.recorded != of_it.replayed
+    assert report.counts[kind].differ >= 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [("action", name, value) for name, value in ACTION_ELSEWHERE.items()]
+    + [("verdict", "settings", "0" * 12), ("reward", "settings", "0" * 12)],
+)
+def test_a_changed_name_of_what_it_began_from_is_said(tape, kind, name, value):
+    report, _ = tape.changed(tape.find(kind, CYCLE), lambda fields: fields.update({name: value})).replayed()
+    assert not report.agrees or report.models_unverified > 0
+    assert report.counts[kind].not_replayed or report.models_unverified
+
+
+@pytest.mark.parametrize(("kind", "name"), [("action", "at"), ("action", "decide_seconds"), ("reward", "at")])
+def test_times_that_were_measured_on_the_node_are_not_compared(tape, kind, name):
+    report, found = tape.changed(tape.find(kind, CYCLE), lambda fields: fields.update({name: 7})).replayed()
+    assert found == []
+    assert report.agrees
+
+
+def test_the_last_bit_of_a_number_is_seen(tape):
+    index = tape.find("reward", CYCLE)
+
+    def change(fields):
+        fields["value"] = math.nextafter(fields["value"], 1.0)
+
+    report, found = tape.changed(index, change).replayed()
+    assert ("reward", CYCLE) in [(one.kind, one.cycle) for one in found]
+    assert not report.agrees
+
+
+@pytest.mark.parametrize("outcome", ["allow", "hold"])
+def test_another_mode_is_found_by_what_follows_from_it(tape, outcome):
+    """From the verdict itself, if that executed; and from what the decider says that it heard."""
+    verdicts = tape.messages("verdict")
+    index = next(index for index, verdict in verdicts.items() if verdict.outcome == outcome and verdict.cycle > 25)
+    report, found = tape.changed(index, lambda fields: fields.update({"mode": "shadow"})).replayed()
+    cycle = verdicts[index].cycle
+    kinds = {(one.kind, one.cycle) for one in found}
+    assert ("action", cycle + 1) in kinds
+    assert (("verdict", cycle) in kinds) == (outcome == "allow")
+    heard = next(one for one in found if one.kind == "action")
+    assert ("heard_mode", '"active"', '"shadow"') in heard.fields
+    assert not report.agrees
+
+
+@pytest.mark.parametrize("name", ["before", "after"])
+def test_what_was_seen_otherwise_gives_something_else(tape, name):
+    def change(fields):
+        fields["classes"]["batch"]["cpu_cores"] = 0.01
+        fields["features"]["node.contended"] = 0.0
+        fields["contention"]["contended"] = False
+        fields["classes"]["latency-critical"]["latency"]["over_ratio"] = 1.0
+        fields["classes"]["latency-critical"]["latency"]["p99_seconds"] = 3.0
+
+    report, found = tape.changed(tape.find(name, CYCLE), change).replayed()
+    assert found
+    assert not report.agrees

@@ -1,0 +1,148 @@
+"""What is not there is said, and nothing is joined over it."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from lab.record.file import read_recording
+from lab.record.items import Damage, Gap, Stored
+from lab.replay.cycles import Cycles, Recorded, Trouble
+from lab.replay.replayer import Replayer
+from tests.unit.lab.replay.conftest import PLAN
+
+CYCLE = 16
+NAMES = {
+    "before": "first state",
+    "action": "action",
+    "verdict": "verdict",
+    "actuation": "actuation",
+    "after": "second state",
+    "reward": "reward",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_missing_message_is_said_by_its_sequence_and_by_its_cycle(tape, name):
+    index = tape.find(name, CYCLE)
+    item = tape.items[index]
+    report, found = tape.without(index).replayed()
+    assert not report.agrees
+    assert report.troubles == [f"{item.stream} {item.sequence} are not in the recording"]
+    assert any(f"cycle {CYCLE} " in text and f"no {NAMES[name]}" in text for text in report.incomplete)
+    assert found == []  # what is missing makes no difference out of what is there
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_missing_message_is_said_where_sequences_are_shared_with_other_nodes(tape, name):
+    header = msgspec.structs.replace(tape.header, node="simulated")
+    report, found = replace(tape.without(tape.find(name, CYCLE)), header=header).replayed()
+    assert not report.agrees
+    assert report.troubles == []
+    assert any(f"cycle {CYCLE} " in text and f"no {NAMES[name]}" in text for text in report.incomplete)
+    assert found == []
+
+
+def test_a_whole_missing_cycle_is_not_joined_over(tape):
+    left = tape
+    for name in NAMES:
+        left = left.without(left.find(name, CYCLE), renumbered=True)
+    report, found = left.replayed()
+    assert not report.agrees
+    assert report.troubles == [f"cycle {CYCLE} of simulated (boot collector-1) not in the recording"]
+    assert found == []
+    (reason,) = {text for text in report.counts["action"].not_replayed if "are lost" in text}
+    assert f"cycle {CYCLE + 1} " in reason
+    told = handed_out(left)
+    assert [one.follows for one in told if one.cycle in (CYCLE - 1, CYCLE + 1, CYCLE + 2)] == [True, False, True]
+
+
+def test_decisions_are_replayed_again_from_the_next_stored_model_on(tape):
+    report, _ = tape.without(tape.find("before", CYCLE)).replayed()
+    action = report.counts["action"]
+    actions = [message for message in tape.messages("action").values() if message.cycle >= CYCLE]
+    next_model = next(message.model for message in actions if message.model != actions[0].model)
+    assert action.not_replayed.total() == [message.model for message in actions].index(next_model) > 0
+    assert action.agree == action.recorded - action.not_replayed.total() > 40
+
+
+def test_a_gap_is_said_with_its_reason(tape):
+    index = tape.find("verdict", CYCLE)
+    item = tape.items[index]
+    gap = Gap(stream=item.stream, first=item.sequence, last=item.sequence, exact=True, reason="gone")
+    report, found = tape.with_item(index, gap).replayed()
+    assert report.troubles == [f"{item.stream} {item.sequence} are not in the recording: gone"]
+    assert found == []
+    assert not report.agrees
+
+
+def test_a_damage_is_said_and_what_is_left_is_replayed(tape):
+    place = tape.find("before", CYCLE)
+    cut = [item for item in tape.items[place : place + 9] if isinstance(item, Stored)]
+    before = {"TRIMTAB_STATE": cut[0].sequence - 1, "TRIMTAB_AUDIT": sequences(cut, "TRIMTAB_AUDIT")[0] - 1}
+    after = {stream: sequences(cut, stream)[-1] + 1 for stream in before}
+    damage = Damage(kind="changed", block=3, offset=99, reason="its bytes are others", before=before, after=after)
+    items = (*tape.items[:place], damage, *tape.items[place + 9 :])
+    report, found = replace(tape, items=items).replayed()
+    assert len(report.troubles) >= 1
+    assert "the recording is damaged: block 3 at byte 99" in report.troubles[0]
+    assert found == []
+    assert not report.agrees
+    assert report.counts["verdict"].agree > PLAN.cycles - 4
+
+
+def test_one_flipped_bit_of_the_file_is_said(recording_path, tmp_path):
+    raw = bytearray(recording_path.read_bytes())
+    raw[len(raw) // 2] ^= 4
+    path = tmp_path / "flipped.recording"
+    path.write_bytes(raw)
+    recording = read_recording(path)
+    replayer = Replayer(recording.header)
+    for entry in recording.items():
+        list(replayer.take(entry))
+    list(replayer.end())
+    assert not replayer.report.agrees
+    assert any("damaged" in text for text in replayer.report.troubles)
+
+
+def test_ends_that_are_cut_off_are_no_losses(tape):
+    begin, end = tape.find("action", 3), tape.find("verdict", 50)
+    states = [index for index, message in tape.messages("before").items() if message.cycle == 3]
+    assert states[0] < begin
+    report, found = replace(tape, items=tape.items[states[0] : end + 1]).replayed()
+    assert found == []
+    assert report.incomplete == report.troubles == []
+    assert dict(report.edges) == {"under way when the recording ended": 1}
+    assert sum(count.cut_off for count in report.counts.values()) == 0
+    assert report.counts["action"].not_replayed.total() > 0  # where its run began is not there
+    report, found = replace(tape, items=tape.items[begin:]).replayed()
+    assert found == []
+    assert report.incomplete == report.troubles == []
+    assert dict(report.edges) == {"begun before the first state of the recording": 1}
+
+
+def test_rubbish_in_a_stream_is_said(tape):
+    index = tape.find("reward", CYCLE)
+    rubbish = msgspec.structs.replace(tape.items[index], payload=b"{}")
+    report, _ = tape.with_item(index, rubbish).replayed()
+    assert not report.agrees
+    assert any("is no message of ours" in text for text in report.troubles)
+
+
+def test_a_message_that_comes_again_is_left_out(tape):
+    index = tape.find("reward", CYCLE)
+    twice = tape.with_item(index, tape.items[index], tape.items[index])
+    report, found = twice.replayed()
+    assert found == []
+    assert any("comes again" in text for text in report.troubles)
+
+
+def handed_out(tape) -> list[Recorded]:
+    cycles = Cycles(tape.header)
+    told = [one for item in tape.items for one in cycles.take(item)] + list(cycles.end())
+    assert all(isinstance(one, Recorded | Trouble) or not isinstance(one, Stored) for one in told)
+    return [one for one in told if isinstance(one, Recorded)]
+
+
+def sequences(items, stream) -> list[int]:
+    return [item.sequence for item in items if item.stream == stream]
