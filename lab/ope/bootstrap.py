@@ -17,7 +17,7 @@ from lab.ope.estimators import Estimate
 from lab.ope.logged import Bools, Floats, Ints
 
 RESAMPLES: Final = 1000
-"""Bootstrap draws. 1000: the ends of an interval move by some 3 % of its width from seed to seed."""
+"""Bootstrap draws. 1000: the ends of an interval move by some 2 % of its width from seed to seed."""
 
 MIN_BLOCKS: Final = 20
 """Blocks that a log must have, else how much they vary is a guess. 20: known to a sixth, which studentising bears."""

@@ -65,8 +65,8 @@ class _Resampling:
         if wanted > most:
             return Reason(
                 FEW_BLOCKS,
-                f"rewards hang together over blocks of {wanted} cycles, and {rows} cycles have fewer than {MIN_BLOCKS} "
-                f"of them: how sure the value is cannot be told. Record for longer",
+                f"blocks of {wanted} cycles, over which rewards hang together, fit fewer than {MIN_BLOCKS} times into "
+                f"{rows} cycles: how sure the value is cannot be told. Record for longer",
             )
         block = self.block_cycles or min(most, STRETCH * wanted)
         return block_interval(terms, block, seed=self.seed, resamples=self.resamples)

@@ -143,8 +143,9 @@ def log_reasons(decisions: int, rows: int, limits: Limits) -> tuple[Reason, ...]
 def reasons_to_refuse(support: Support, replayed: Estimate, limits: Limits) -> dict[str, tuple[Reason, ...]]:
     """For each estimator why the log cannot support its answer; nothing where it can. `replayed` is replay's estimate.
 
-    Replay does not mind a heavy row, since what it accepts weighs 1, but it needs rows to accept. Doubly robust bears
-    more choices outside the support, where its model extrapolates, and needs overlap all the same.
+    Replay never accepts more rows than the effective sample size on average, so it is the first to be refused for want
+    of rows. Doubly robust bears more choices outside the support, where its model extrapolates, and needs overlap all
+    the same: else nothing in the log could contradict the model.
     """
     of_log = log_reasons(support.decisions, support.rows, limits)
     found = {name: list(of_log) for name in ESTIMATORS}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from lab.ope.bootstrap import STRETCH, _autocovariance, _circular_sums, block_interval, wanted_block_rows
+from lab.ope.bootstrap import STRETCH, _autocovariance, _circular_sums, _spread, block_interval, wanted_block_rows
 from lab.ope.estimators import Estimate
 
 ONE_RUN = np.zeros(2000, int)
@@ -28,6 +28,30 @@ def autoregressive(rows, memory, seed):
 def test_blocks_go_round():
     assert _circular_sums(np.array([1.0, 2.0, 3.0, 4.0]), 3) == pytest.approx([6.0, 9.0, 8.0, 7.0])
     assert _circular_sums(np.array([1.0, 2.0]), 1) == pytest.approx([1.0, 2.0])
+
+
+def test_a_resample_is_its_blocks():
+    """Two blocks of two rows: ratios 3 / 2 and 7 / 4 of A, 1 and 2 of B; A - B of both is 10 / 6 - 12 / 8.
+
+    What they pull: A (3 - 10/6 * 2) / 3 and (7 - 10/6 * 4) / 3, B (4 - 1.5 * 4) / 4 and (8 - 1.5 * 4) / 4.
+    """
+    first = (np.array([3.0, 7.0]), np.array([2.0, 4.0]))
+    second = (np.array([4.0, 8.0]), np.array([4.0, 4.0]))
+    values, spreads = _spread([(1.0, *first), (-1.0, *second)], np.array([[0, 1]]))
+    assert values == pytest.approx([10 / 6 - 12 / 8])
+    pulls = [-1 / 9 + 0.5, 1 / 9 - 0.5]
+    assert spreads == pytest.approx([math.sqrt(2 * pulls[0] ** 2)])
+
+
+def test_every_row_is_as_likely_as_any_other():
+    """One row that differs, the last or one in the middle, gives the same interval: the log is a circle."""
+    found = []
+    for place in (99, 50):
+        series = np.zeros(100)
+        series[place] = 1.0
+        found.append(block_interval([(1.0, mean_of(series))], 10, seed=1, resamples=4000))
+    assert found[0].low == pytest.approx(found[1].low, abs=0.003)
+    assert found[0].high == pytest.approx(found[1].high, rel=0.1)
 
 
 def test_the_same_seed_gives_the_same_interval():

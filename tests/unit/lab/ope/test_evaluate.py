@@ -77,7 +77,9 @@ def test_the_better_of_two_policies_is_told():
     report = evaluate(logged, targets, seed=1, resamples=200)
     found = by_name(report)
     for estimator in ESTIMATORS:
-        assert found["worse - better", estimator].value == pytest.approx(-0.1, abs=0.02)
+        apart = found["worse", estimator].value - found["better", estimator].value
+        assert found["worse - better", estimator].value == pytest.approx(apart, abs=1e-12)
+        assert apart == pytest.approx(-0.1, abs=0.02)
         assert found["worse - better", estimator].verdict == "worse"
         assert found["better - same", estimator].verdict == "better"
         assert found["better - logged", estimator].value == pytest.approx(0.05, abs=0.02)
@@ -119,9 +121,12 @@ def test_rows_without_a_propensity_are_left_out_and_counted():
 def test_what_is_outside_is_refused_by_those_that_only_weigh_and_noted_by_the_others():
     rng = np.random.default_rng(1)
     logged = log_of(rng.integers(0, 2, 2000), rng.normal(0.5, 0.1, 2000), np.tile([0.5, 0.5, 0.0], (2000, 1)))
-    report = evaluate(logged, {"a": Target(np.tile([0.6, 0.37, 0.03], (2000, 1)))}, seed=1, resamples=100)
+    targets = {"within": Target(logged.pi_b), "a": Target(np.tile([0.6, 0.37, 0.03], (2000, 1)))}
+    report = evaluate(logged, targets, seed=1, resamples=100)
     found = by_name(report)
     for estimator in ("replay", "ips", "snips"):
+        assert found["within", estimator].value is not None
+        assert [reason.word for reason in found["within - a", estimator].refused] == ["outside"]
         assert found["a", estimator].value is None
         assert [reason.word for reason in found["a", estimator].refused] == ["outside"]
         assert found["a - logged", estimator].verdict == "refused"
@@ -195,7 +200,7 @@ def test_the_table_shows_values_refusals_and_each_reason_once():
     dr = by_name(report)["mine", "dr"]
     assert f"{dr.value:+.4f} [{dr.low:+.4f}, {dr.high:+.4f}]" in lines[5]
     assert "refused: outside" in lines[2]
-    assert [line.split()[:4] for line in lines if line.startswith("mine - logged")][0] == [
+    assert next(line.split()[:4] for line in lines if line.startswith("mine - logged")) == [
         "mine",
         "-",
         "logged",
