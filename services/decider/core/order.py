@@ -18,7 +18,7 @@ anything to chance.
 import random
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -46,6 +46,21 @@ class Beliefs(NamedTuple):
     scores: Floats
 
 
+Question: TypeAlias = Literal["rescue", "hold", "need", "content", "pause", "caution"]
+"""What is asked before an arm is taken, in this order."""
+
+
+class Ruling(NamedTuple):
+    """Which question decided, the arm that leads by it, and what the draw is among: with probability `epsilon` any of
+    `among` (None: of all on offer) instead.
+    """
+
+    question: Question
+    best: str
+    among: tuple[str, ...] | None = None
+    epsilon: float = 0.0
+
+
 class Order:
     """The rules for some classes. Without state: what it needs to know is asked of it."""
 
@@ -68,19 +83,40 @@ class Order:
         rng: random.Random,
     ) -> Choice:
         """One of `arms`, of which the first changes nothing. `burnt` names others that are known to do harm."""
+        ruling = self.rule(
+            features, arms, beliefs, shares, burnt=burnt, budget=budget, is_paused=is_paused, epsilon=epsilon
+        )
+        scored = dict(zip((arm.name for arm in arms), beliefs.scores.tolist(), strict=True))
+        return choose(scored, ruling.epsilon, rng, ruling.among, best=ruling.best)
+
+    def rule(
+        self,
+        features: Mapping[str, float],
+        arms: Sequence[Arm],
+        beliefs: Beliefs,
+        shares: Shares,
+        *,
+        burnt: AbstractSet[str],
+        budget: Caution,
+        is_paused: bool,
+        epsilon: float,
+    ) -> Ruling:
+        """Which question decides, and what is left to the draw: all of a choice but chance."""
         means, widths, scores = beliefs
         scored = dict(zip((arm.name for arm in arms), scores.tolist(), strict=True))
         rescue = self._rescue(features, arms, scored, burnt, shares)
         if rescue is not None:
-            return choose(scored, 0.0, rng, best=rescue)
+            return Ruling("rescue", rescue)
         if features.get("moved", 0.0) > 0.0:
-            return choose(scored, 0.0, rng, [arms[0].name])
+            return Ruling("hold", arms[0].name, (arms[0].name,))
         if self.misses_any(features, but_lost=True, by=IN_NEED_RATIO):
             barred = burnt | {arm.name for arm in arms[1:] if self._starves(features, arm, shares)}
             able = {name: score for name, score in scored.items() if name not in barred}
-            return choose(scored, 0.0, rng, best=max(able, key=able.__getitem__))
-        if is_paused or self._is_content(features):
-            return choose(scored, 0.0, rng, best=arms[0].name)
+            return Ruling("need", max(able, key=able.__getitem__))
+        if self._is_content(features):
+            return Ruling("content", arms[0].name)
+        if is_paused:
+            return Ruling("pause", arms[0].name)
         best_known = int(np.argmax(means))
         if means[best_known] <= means[0] + MARGIN or arms[best_known].name in burnt:
             best_known = 0
@@ -90,7 +126,7 @@ class Order:
             if index == best_known or arms[index].name not in burnt
         ]
         leader = max(tried, key=lambda index: (scores[index] - MARGIN * (index != best_known), index == best_known))
-        return choose(scored, epsilon, rng, [arms[index].name for index in tried], best=arms[leader].name)
+        return Ruling("caution", arms[leader].name, tuple(arms[index].name for index in tried), epsilon)
 
     def misses_any(self, features: Mapping[str, float], *, but_lost: bool = False, by: float = 0.0) -> bool:
         """Whether a latency class misses its objective; `but_lost`: one that weights can help; `by` more than that."""
