@@ -297,6 +297,18 @@ def test_a_message_that_comes_twice_or_too_late_is_left_out(tmp_path, header):
     assert {damage.kind for damage in damages(tmp_path / "a")} >= {"misplaced"}
 
 
+def test_a_recording_made_anew_without_a_block_is_found(tmp_path):
+    """All digests and numbers are right; only what the next block knows of the one before is not."""
+    path, previous, raw = tmp_path / "a", blocks.SEED, START
+    parts = [({}, [HEADER]), ({}, [stored(1)]), ({A: 2}, [stored(3)]), ({A: 3}, [Closed(messages={A: 2})])]
+    for number, (positions, items) in enumerate(parts):
+        made, previous, _ = encode_block(number, previous, positions, items)
+        raw += made
+    path.write_bytes(raw)
+    assert sequences(path) == [1, "changed", 3]
+    assert (damages(path)[0].before, damages(path)[0].after) == ({A: 1}, {A: 3})
+
+
 @pytest.mark.parametrize("left", [0.1, 0.5, 0.99])
 def test_a_torn_last_block_is_told(path, left):
     pieces = cut(path)
@@ -462,6 +474,16 @@ def test_a_torn_last_block_is_cut_off_and_gone_on_from(path, left):
         writer.add(Gap(stream=A, first=10, last=20, exact=True, reason="gone"))
         writer.add(stored(21))
     assert sequences(path) == [*range(1, 10), (10, 20), 21]
+
+
+def test_of_a_torn_block_nothing_is_left(path):
+    with path.open("ab") as file:
+        file.write(blocks.SYNC + bytes(100_000))
+    writer, torn = resume_recording(path)
+    assert torn is not None
+    with writer:
+        writer.add(stored(13))
+    assert sequences(path) == list(range(1, 14))
 
 
 def test_a_recording_that_is_damaged_before_its_end_is_not_gone_on_with(path):
