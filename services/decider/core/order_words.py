@@ -12,6 +12,7 @@ _ASKS: Final[Mapping[Question, str]] = {
     "rescue": "is a class to be rescued, and does an arm give it more?",
     "hold": "did weights move in the last cycle?",
     "need": f"does a class that weights can help miss its objective for over {IN_NEED_RATIO:.0%} of its requests?",
+    "content": "are all objectives kept, and is nobody there who could use more?",
     "pause": "is nothing to be tried, since something did harm?",
     "caution": "which arms may be tried, as bad as they may be?",
 }
@@ -19,6 +20,7 @@ _TAKES: Final[Mapping[Question, str]] = {
     "rescue": "yes: the arm that gives it more is taken",
     "hold": "yes: what is seen is still the work of the weights before, so the same once more",
     "need": "yes: the best-scored arm is taken, of those that starve nobody",
+    "content": "yes: there is nothing to win by moving",
     "pause": "yes: what is in force stays",
 }
 
