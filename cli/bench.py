@@ -67,7 +67,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """The verb's flags."""
     add = parser.add_argument
     add("--backend", choices=["sim", "cgroup"], default="sim", help="the simulator, or real cgroups (default: sim)")
-    add("--scenarios", default="all", metavar="A,B", help="names, gen:SEED, or all (default: all)")
+    add(
+        "--scenarios",
+        default="all",
+        metavar="A,B",
+        help="names, gen:SEED, files of your own (.json, .yaml), or all (default: all)",
+    )
     add("--policies", default="all", metavar="X,Y", help="names, or all (default: all)")
     add("--seeds", default="1-10", metavar="1-10", help="seeds and ranges of them, as in 1,4-6 (default: 1-10)")
     add("--cycles", type=int, metavar="N", help=f"length of a run (default: {_SIM_CYCLES}; cgroup: {_CGROUP_CYCLES})")
@@ -132,7 +137,7 @@ def _plan(args: argparse.Namespace) -> Plan:
         raise ConfigError(f"flag --cycles {cycles}: give a number from 1 to {_MOST_CYCLES}")
     scenarios = _scenarios(args.scenarios, args.queue)
     if args.backend == "cgroup":  # as they are played here, so that the report shows the objectives that held
-        scenarios = tuple(scaled(scenario, len(usable_cpus())) for scenario in scenarios)
+        scenarios = tuple(_scaled(scenario) for scenario in scenarios)
     return Plan(
         scenarios=scenarios,
         policies=_policies(args.policies, args.backend),
@@ -141,6 +146,13 @@ def _plan(args: argparse.Namespace) -> Plan:
         keep_curves=args.keep_curves,
         with_best_static=args.backend == "sim",
     )
+
+
+def _scaled(scenario: "Scenario") -> "Scenario":
+    try:
+        return scaled(scenario, len(usable_cpus()))
+    except ValueError as error:
+        raise ConfigError(f"flag --scenarios: {scenario.name} on {len(usable_cpus())} CPUs: {error}") from error
 
 
 def _scenarios(text: str, queue: str) -> "tuple[Scenario, ...]":
@@ -230,7 +242,8 @@ def _tick_seconds(args: argparse.Namespace) -> float:
 
 def _command(args: argparse.Namespace, plan: Plan) -> str:
     """The command that makes these results again, with every choice in it."""
-    words = ["trimtab", "bench", "--backend", args.backend, "--scenarios", args.scenarios, "--policies", args.policies]
+    scenarios = ",".join(word if "/" not in word else Path(word).name for word in args.scenarios.split(","))
+    words = ["trimtab", "bench", "--backend", args.backend, "--scenarios", scenarios, "--policies", args.policies]
     words += ["--seeds", args.seeds, "--cycles", str(plan.cycles), "--queue", args.queue]
     words += ["--tick", f"{args.tick:g}"] if args.tick is not None else []
     words += ["--load", f"{args.load:g}"] if args.load is not None else []

@@ -39,7 +39,7 @@ def add_order_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show the message and its subject, send nothing")
     parser.add_argument(
         "--wait",
-        type=_wait_seconds,
+        type=wait_seconds,
         default=5.0,
         metavar="SECONDS",
         help="how long to wait for the effect (default: 5)",
@@ -56,7 +56,8 @@ def default_by() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _wait_seconds(text: str) -> float:
+def wait_seconds(text: str) -> float:
+    """The value of a flag that says how long to wait. Raises ArgumentTypeError."""
     try:
         seconds = float(text)
     except ValueError:

@@ -13,7 +13,7 @@ from typing import Final
 
 from lab.record.file import read_recording
 from lab.replay.made import Plan, make_recording
-from lab.replay.replayer import KINDS, Report, Replayer
+from lab.replay.replayer import KINDS, Replayer, Report
 from runtime.errors import TrimtabError
 
 _SAY_EVERY: Final = 1000

@@ -184,10 +184,11 @@ class Shadow(msgspec.Struct, frozen=True, kw_only=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Where the comparison of the champion with a challenger stands, and what this cycle is in it.
 
-    `phase` is "trial" or, after a promotion, "watch". `block` counts the blocks of cycles; `in_charge` is who decided
-    in this one. `pairs` pairs of blocks have been compared so far: the challenger's mean reward is better than the
-    champion's by `difference`, which lies in `low` to `high` however often one looks. `event` is told in the one action
-    in which it happened: what followed from it, and why.
+    `phase` is "trial", after a promotion "watch", and "over" in the one action that tells of its end. `block` counts
+    the blocks of cycles; `in_charge` is who decided in this one. `pairs` pairs of blocks have been compared so far: the
+    challenger's mean reward is better than that of the `incumbent`, in charge before, by `difference`, which lies in
+    `low` to `high` however often one looks. `event` is told in the one action in which it happened: what followed from
+    it, and why.
     """
 
     challenger: str
@@ -199,6 +200,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     event: str | None = None
+    incumbent: str = ""
 
 
 class Action(Message, frozen=True, kw_only=True, tag="action"):
@@ -211,7 +213,8 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
     decision draws on `seed/boot/cycle` alone. `model` is the digest of the stored model that what it knew began from,
     "" if none could be stored; `lessons` is how many rewards it was given since, `last_lesson` the boot and cycle of
     the last one. `heard_mode` and `heard_changes_left` are what it knew of the guard. `settings` is the fingerprint of
-    its settings. `champion` is the name of the policy in charge, `shadows` what the others would have done, by name.
+    its settings. `champion` is the name of the policy in charge, which decided unless it was the other's turn in a
+    `trial` (`in_charge` there); `shadows` is what those would have done that did not decide, by name.
     `event` is told in the one action in which it happened: what became of the model otherwise than by learning, and on
     whose word.
     """

@@ -28,6 +28,7 @@ WRITER, FORMAT = "services/actuator/cgroup_writer.py", "services/actuator/core/j
 MESSENGER, CODEC = "runtime/messenger.py", "schemas/codec.py"
 MODE_ORDERS, MODE_ORDER = "services/guard/mode_orders.py", "services/guard/core/mode_order.py"
 AFTERMATH, BREAKER = "services/guard/aftermath.py", "services/guard/core/breaker.py"
+TRIAL = "services/guard/core/trial.py"
 EXCUSES, REGRESSION = "services/guard/core/excuses.py", "services/guard/core/regression.py"
 JOURNAL, FAMILIES = "services/actuator/journal.py", "services/actuator/core/families.py"
 
@@ -45,6 +46,7 @@ _OF_HALF_OPEN = "tests/unit/guard/test_service_half_open.py::test_"
 _OF_RESTARTS = "tests/unit/guard/test_service_breaker_restart.py::test_"
 _OF_SOLVER, _OF_TREE = "tests/unit/actuator/test_solver.py::test_", "tests/property/test_solver_tree.py::test_"
 _OF_BREAKER = "tests/unit/guard/test_breaker.py::test_"
+_OF_TRIAL = "tests/unit/guard/test_trial.py::test_"
 _OF_GIVEN_BACK = "tests/unit/guard/test_service_orders_given_back.py::test_"
 _OF_EXCUSES, _OF_ROLLBACKS = (
     "tests/unit/guard/test_excuses.py::test_",
@@ -608,6 +610,80 @@ MUTANTS: Final = (
             _OF_HALF_OPEN + "a_change_that_nothing_becomes_known_of_is_taken_back_and_it_opens_again",
             _OF_HALF_OPEN + "a_change_whose_actuation_is_never_heard_of_is_no_success",
         ),
+    ),
+    Mutant(
+        "breaker",
+        "a trial lasts to its end",
+        AFTERMATH,
+        "if trial.applied and self.breaker.is_due(self._now())",
+        "if trial.applied",
+        (
+            _OF_HALF_OPEN
+            + "a_change_under_which_no_more_is_missed_than_before_has_stood_its_trial_at_its_end_and_not_before",
+        ),
+    ),
+    Mutant(
+        "breaker",
+        "at its end only a change that was heard of is a success",
+        AFTERMATH,
+        "if trial.applied and self.breaker.is_due(self._now())",
+        "if self.breaker.is_due(self._now())",
+        (_OF_HALF_OPEN + "a_change_whose_actuation_is_never_heard_of_is_no_success",),
+    ),
+    Mutant(
+        "breaker",
+        "at its end no more is missed than before",
+        TRIAL,
+        "return is_known and sums[1] <= sums[0] + _ROUNDING",
+        "return is_known",
+        (
+            _OF_TRIAL + "more_missed_than_before_is_worse",
+            _OF_TRIAL + "misses_are_weighed_by_importance",
+            _OF_HALF_OPEN + "a_change_under_which_more_is_missed_than_before_has_not",
+        ),
+    ),
+    Mutant(
+        "breaker",
+        "at its end nobody misses an objective that was kept",
+        TRIAL,
+        "if counted_now > 0.0 and counted <= 0.0:",
+        "if False:",
+        (
+            _OF_TRIAL + "no_gain_of_others_makes_up_for_a_class_that_kept_its_objective",
+            _OF_TRIAL + "who_had_no_requests_stands_in_nobodys_way_but_must_not_miss",
+        ),
+    ),
+    Mutant(
+        "breaker",
+        "at its end not knowing is no good word",
+        TRIAL,
+        """if name not in classes or missed is None or missed_now is None or _is_quieter(then, now):
+            return False""",
+        """if name not in classes or missed is None or missed_now is None or _is_quieter(then, now):
+            continue""",
+        (
+            _OF_TRIAL + "what_is_not_known_is_no_good_word",
+            _OF_TRIAL + "a_class_that_answers_no_more_is_not_known",
+        ),
+    ),
+    Mutant(
+        "breaker",
+        "at its end only of the lost a few requests will do",
+        TRIAL,
+        "enough = 0 if was_lost(name, before, lost_ratio) else min_requests",
+        "enough = 0",
+        (
+            _OF_TRIAL + "too_few_requests_are_not_known",
+            _OF_TRIAL + "of_a_class_that_was_lost_a_few_will_do_but_not_none",
+        ),
+    ),
+    Mutant(
+        "breaker",
+        "at its end somebody must be known",
+        TRIAL,
+        "return is_known and sums[1]",
+        "return sums[1]",
+        (_OF_TRIAL + "without_anybody_who_is_known_there_is_nothing_to_go_by",),
     ),
     Mutant(
         "breaker",

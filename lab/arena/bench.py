@@ -1,12 +1,14 @@
 """Owns how a bench is run: which runs, in which order, and what becomes of one that fails. Who plays them is given.
 
 Runs go in blocks, one per seed; a block holds every scenario x policy with that seed, in an order drawn at random. So
-drift of the machine hits all policies alike, and a bench that is interrupted has whole seeds to compare.
+drift of the machine hits all policies alike, and a bench that is interrupted has whole seeds to compare: what there is
+of others is not kept.
 """
 
 import math
 import random
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -138,12 +140,17 @@ class Setting:
 def assemble(plan: Plan, outcomes: Sequence[tuple[Job, Outcome]], setting: Setting) -> Results:
     """The results of all runs that are there, in the order of the plan, whatever order they ended in.
 
-    A row needs its baseline: one whose `request-derived` run is missing is left out, and a note says so. Other notes
-    name the runs that failed, and how many never ran.
+    A row needs its baseline: one whose `request-derived` run is missing is left out, and a note says so. If not all
+    runs ended, only those of whole seeds are kept, so that all policies have the same; if no seed is whole, those
+    of the one that got furthest. Notes say what was left out, which runs failed and how many never ended.
     """
+    asked = len(jobs_of(plan))
+    missing = asked - len(outcomes)
+    kept = _comparable_seeds(plan, outcomes) if missing else plan.seeds
+    ended, outcomes = outcomes, [(job, outcome) for job, outcome in outcomes if job.seed in kept]
     played = {_key(job): outcome for job, outcome in outcomes if isinstance(outcome, Played)}
     best = {_key(job): outcome for job, outcome in outcomes if isinstance(outcome, BestStatic)}
-    notes = [f"failed: {job.name}: {out.reason}" for job, out in outcomes if isinstance(out, Failed)]
+    notes = [f"failed: {job.name}: {out.reason}" for job, out in ended if isinstance(out, Failed)]
     rows: list[Row] = []
     curves: list[Curves] = []
     without_baseline = 0
@@ -161,9 +168,12 @@ def assemble(plan: Plan, outcomes: Sequence[tuple[Job, Outcome]], setting: Setti
         rows.append(_judged(run, baseline, best.get((scenario, queue, BEST_STATIC, seed))))
         if run.curves is not None:
             curves.append(run.curves)
-    missing = len(jobs_of(plan)) - len(outcomes)
     if missing:
-        notes.append(f"interrupted: {missing} of {len(jobs_of(plan))} runs never ended")
+        notes.append(f"interrupted: {missing} of {asked} runs never ended")
+    if len(outcomes) < len(ended):
+        unkept = sorted({job.seed for job, _ in ended if job.seed not in kept})
+        what = f"{len(ended) - len(outcomes)} runs of seeds that are not whole ({', '.join(map(str, unkept))})"
+        notes.append(f"left out: {what}")
     if without_baseline:
         notes.append(f"left out: {without_baseline} runs without a {BASELINE} run of the same seed to judge them by")
     return Results(
@@ -179,7 +189,7 @@ def assemble(plan: Plan, outcomes: Sequence[tuple[Job, Outcome]], setting: Setti
         backend=setting.backend,
         cycles=plan.cycles,
         cycle_seconds=setting.cycle_seconds,
-        seeds=plan.seeds,
+        seeds=kept,
         notes=tuple(notes),
         made_by=setting.made_by,
         made_at=setting.made_at,
@@ -203,6 +213,14 @@ def assemble(plan: Plan, outcomes: Sequence[tuple[Job, Outcome]], setting: Setti
         },
         versions=setting.versions,
     )
+
+
+def _comparable_seeds(plan: Plan, outcomes: Sequence[tuple[Job, Outcome]]) -> tuple[int, ...]:
+    """The seeds of which every run ended; without any the one of which most did, the first asked for of equals."""
+    asked, ended = Counter(job.seed for job in jobs_of(plan)), Counter(job.seed for job, _ in outcomes)
+    whole = tuple(seed for seed in plan.seeds if ended[seed] == asked[seed])
+    started = [seed for seed in plan.seeds if ended[seed]]
+    return whole or tuple(sorted(started, key=lambda seed: -ended[seed])[:1])
 
 
 def _key(job: Job) -> tuple[str, str, str, int]:

@@ -6,8 +6,9 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+from msgspec import structs
 
-from lab.arena.scenario import Queue, Scenario
+from lab.arena.scenario import QUEUES, Queue, Scenario
 from lab.arena.scenarios import named
 from lab.arena.sim_world import SimWorld, shared_settings
 from schemas.features import feature_names
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 ENV_ID: Final = "trimtab/NodeWeight-v0"
 """Its version rises with whatever changes what an action leads to."""
+
+_OPTIONS: Final = frozenset({"scenario", "queue"})
+
+_MOST_SECONDS: Final = 3600.0
+"""Of a cycle."""
 
 Observation = npt.NDArray[np.float32]
 
@@ -47,7 +53,8 @@ class NodeWeight(gymnasium.Env[Observation, np.int64]):
 
     ## Starting state
     An idle node with the first weights that the kubelet gives. The seed decides all requests to come, whatever the
-    actions. `reset(options={"scenario": ..., "queue": ...})` plays another scenario from then on.
+    actions. `reset(options={"scenario": ..., "queue": ...})` plays another scenario, or the same one with the other
+    queue, from then on; a Scenario given without a queue keeps its own.
 
     ## Episode end
     Never terminated; truncated after `cycles` steps.
@@ -71,9 +78,14 @@ class NodeWeight(gymnasium.Env[Observation, np.int64]):
         cycle_seconds: float = 5.0,
         render_mode: str | None = None,
     ) -> None:
-        """Raises ValueError for a scenario, length or render mode that does not exist."""
+        """Raises ValueError for a scenario, queue, length or render mode that does not exist."""
         if cycles < 1:
             raise ValueError("cycles: an episode has at least one")
+        if not 0.0 < cycle_seconds <= _MOST_SECONDS:
+            raise ValueError(
+                f"cycle_seconds: {cycle_seconds:g} is out of range; give more than 0, up to {_MOST_SECONDS:g}"
+            )
+        _check_queue(queue)
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode {render_mode!r}; known: ansi")
         self.render_mode = render_mode
@@ -104,11 +116,11 @@ class NodeWeight(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """A node at its first moment. ValueError for an unknown scenario."""
+        """A node at its first moment. ValueError for an option, scenario or queue that does not exist; then nothing has
+        changed.
+        """
+        self._choose(options or {})
         super().reset(seed=seed)
-        if options:
-            self._queue = options.get("queue", self._queue)
-            self._scenario = _scenario_of(options.get("scenario", self._scenario), self._queue)
         node_seed = int(self.np_random.integers(2**31))
         self._world = SimWorld(self._scenario, node_seed, cycle_seconds=self._cycle_seconds)
         self._before = self._world.before()
@@ -116,11 +128,27 @@ class NodeWeight(gymnasium.Env[Observation, np.int64]):
         self._line = f"{self._scenario.name}: start"
         return self._observation(), {"action_mask": self._mask(), "reward_terms": {}, "score": 0.0}
 
+    def _choose(self, options: dict[str, Any]) -> None:
+        """Another scenario, another queue, or both."""
+        unknown = sorted(set(options) - _OPTIONS)
+        if unknown:
+            raise ValueError(f"options: {unknown[0]!r} is not known; known: {', '.join(sorted(_OPTIONS))}")
+        queue, scenario = options.get("queue", self._queue), self._scenario
+        _check_queue(queue)
+        if "scenario" in options:
+            scenario = _scenario_of(options["scenario"], queue)
+        if "queue" in options:
+            scenario = structs.replace(scenario, queue=queue)
+        self._queue, self._scenario = queue, scenario
+
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Plays one cycle. ResetNeeded before the first reset."""
+        """Plays one cycle. ResetNeeded before the first reset, ValueError for what is no action."""
         world, before = self._world, self._before
         if world is None or before is None:
             raise gymnasium.error.ResetNeeded("call reset() before step()")
+        if not self.action_space.contains(action):
+            last = len(self._arms) - 1
+            raise ValueError(f"action {action!r:.40}: give a whole number from 0 to {last}, see the names in `arms`")
         arm = self._arms[int(action)]
         assert arm.weights is not None
         moved_to = None if arm is self._in_force else dict(arm.weights)
@@ -164,7 +192,16 @@ class NodeWeight(gymnasium.Env[Observation, np.int64]):
 
 
 def _scenario_of(scenario: str | Scenario, queue: Queue) -> Scenario:
-    return named(scenario, queue) if isinstance(scenario, str) else scenario
+    if isinstance(scenario, Scenario):
+        return scenario
+    if isinstance(scenario, str):
+        return named(scenario, queue)
+    raise ValueError(f"scenario {scenario!r:.40}: give a name, gen:SEED or a Scenario")
+
+
+def _check_queue(queue: str) -> None:
+    if queue not in QUEUES:
+        raise ValueError(f"queue {queue!r:.40}; known: {', '.join(QUEUES)}")
 
 
 gymnasium.register(ENV_ID, entry_point="lab.arena.env:NodeWeight")

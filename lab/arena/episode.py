@@ -6,7 +6,7 @@ called in the order in which the services would. What is left out is what the se
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from lab.arena.hindsight import Search, static_profiles
 from lab.arena.node import Node
 from lab.arena.results import BestStatic, Curves, Row
 from lab.arena.scenario import Scenario
@@ -34,6 +35,7 @@ from services.guard.core.change_budget import ChangeBudget
 from services.guard.core.excuses import Excuses
 from services.guard.core.regression import Evidence, Regression, find_regression
 from services.guard.core.rules import Judgement, Situation, judge
+from services.guard.core.trial import is_no_worse
 from services.rewarder.config import RewarderConfig
 from services.rewarder.core.censor import Cycle, censor_reason
 from services.rewarder.core.reward import RewardWeights, reward
@@ -261,6 +263,9 @@ class _Loop:
             return False
         if self._compare(self._trial, seen, now):
             return True
+        if self._trial is not None and self._breaker.is_due(now) and self._is_no_worse(self._trial, seen):
+            self._trial = None
+            self._breaker.kept(now)
         if self._trial is not None and self._breaker.gives_up(now):
             self._trial = None
             self._world.restore()
@@ -294,6 +299,17 @@ class _Loop:
             wait_ratio=guard.regression_wait_ratio,
             min_requests=guard.min_requests,
             excuses=Excuses(self._shared.classes, guard.regression_lost_ratio),
+        )
+
+    def _is_no_worse(self, before: State, seen: State) -> bool:
+        guard = self._settings.guard
+        return is_no_worse(
+            before,
+            seen,
+            self._shared.classes,
+            lost_ratio=guard.regression_lost_ratio,
+            min_requests=guard.min_requests,
+            wait_ratio=guard.regression_wait_ratio,
         )
 
     def episode(self, name: str, seed: int, seconds: float) -> Episode:
@@ -361,27 +377,14 @@ def summary(scenario: Scenario, policy: str, seed: int, outcomes: Sequence[Cycle
     )
 
 
-def static_profiles(shared: Shared) -> list[dict[str, int]]:
-    """The grid that the best static profile is searched on: every combination of 1, 10 and 100 between the classes,
-    and every profile that the policies may choose.
-    """
-    limits = shared.weights
-    names = tuple(shared.classes)
-    levels = (1, 10, 100)
-    found: dict[tuple[int, ...], dict[str, int]] = {}
-    grid = (
-        [{names[0]: a, names[1]: b, names[2]: c} for a in levels for b in levels for c in levels]
-        if len(names) == len(levels)
-        else []
-    )
-    for weights in (*grid, *(dict(arm.weights) for arm in build_arms(shared, {}) if arm.weights is not None)):
-        scaled = on_profile_scale(weights, limits)
-        found.setdefault(tuple(scaled[name] for name in names), scaled)
-    return list(found.values())
-
-
 def play_static(scenario: Scenario, profile: Mapping[str, int] | None, seed: int, cycles: int) -> list[CycleOutcome]:
     """A profile from the first cycle to the last, with nothing around it; None: the weights of the requests."""
+    return list(_static_cycles(scenario, profile, seed, cycles))
+
+
+def _static_cycles(
+    scenario: Scenario, profile: Mapping[str, int] | None, seed: int, cycles: int
+) -> Iterator[CycleOutcome]:
     shared = shared_settings(scenario)
     node = Node(scenario, seed, cycle_seconds=shared.loop.tick_seconds)
     if profile is not None:
@@ -395,37 +398,26 @@ def play_static(scenario: Scenario, profile: Mapping[str, int] | None, seed: int
                 for pod in scenario.pods
             }
         )
-    return [outcome_of(scenario, [node.advance(shared.loop.tick_seconds)]) for _ in range(cycles)]
+    for _ in range(cycles):
+        yield outcome_of(scenario, [node.advance(shared.loop.tick_seconds)])
 
 
 def best_static(scenario: Scenario, seed: int, cycles: int) -> BestStatic:
     """The best single profile in hindsight for this seed, and the best one of each phase."""
-    phases = [scenario.phase_at(cycle) for cycle in range(cycles)]
-    names = list(dict.fromkeys(phases))
-    best: tuple[float, dict[str, int]] | None = None
-    best_in: dict[str, tuple[dict[str, int], float]] = {}
-    profiles = static_profiles(shared_settings(scenario))
-    for profile in profiles:
-        scores = [outcome.score for outcome in play_static(scenario, profile, seed, cycles)]
-        mean = sum(scores) / max(1, len(scores))
-        if best is None or mean > best[0]:
-            best = (mean, profile)
-        for name in names:
-            part = [score for score, phase in zip(scores, phases, strict=True) if phase == name]
-            value = sum(part) / len(part)
-            if name not in best_in or value > best_in[name][1]:
-                best_in[name] = (profile, value)
-    assert best is not None
-    per_phase = sum(best_in[name][1] * phases.count(name) for name in names) / max(1, len(phases))
+    search = Search([scenario.phase_at(cycle) for cycle in range(cycles)])
+    for profile in static_profiles(shared_settings(scenario), {pod.cls for pod in scenario.pods}):
+        search.look(profile, (outcome.score for outcome in _static_cycles(scenario, profile, seed, cycles)))
+    assert search.best is not None
+    profile, score = search.best
     return BestStatic(
         scenario=scenario.name,
         queue=scenario.queue,
         seed=seed,
-        profile=best[1],
-        score=best[0],
-        per_phase_score=per_phase,
-        phases=best_in,
-        tried=len(profiles),
+        profile=profile,
+        score=score,
+        per_phase_score=search.per_phase_score(),
+        phases=search.best_in,
+        tried=search.tried,
     )
 
 

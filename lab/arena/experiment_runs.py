@@ -10,8 +10,9 @@ from typing import Final
 from msgspec import structs
 
 from lab.arena.bench import Job, Played
-from lab.arena.episode import Settings, play_static, run, static_profiles, summary
+from lab.arena.episode import Settings, play_static, run, summary
 from lab.arena.experiment_variants import VARIANTS
+from lab.arena.hindsight import static_profiles
 from lab.arena.results import Curves
 from lab.arena.scenario import Curve, Pod, Scenario, ServicePod
 from lab.arena.score import cycle_score

@@ -31,7 +31,6 @@ Array = npt.NDArray[Any]
 Requests = tuple[Sequence[float], Sequence[float]]
 """Moments of arrival in seconds, ascending, and the CPU seconds that each request needs."""
 
-MAX_PODS: Final = 16
 MAX_WAITING: Final = 1 << 22
 """Most requests that wait at one pod, four millions: at 16 bytes each, what is left to an unbounded queue."""
 
@@ -55,8 +54,7 @@ class Nodes:
         given: Mapping[str, Requests] = _NO_GIVEN,
     ) -> None:
         """Curves are read with cycles of `cycle_seconds`. `given` are requests by pod, of every node that has one of
-        that name, in place of drawn ones. Raises ValueError for more than 16 pods, and for more or fewer seeds than
-        scenarios.
+        that name, in place of drawn ones. Raises ValueError for more or fewer seeds than scenarios.
         """
         if not (math.isfinite(cycle_seconds) and cycle_seconds > 0.0):
             raise ValueError("cycle_seconds must be positive")
@@ -65,8 +63,6 @@ class Nodes:
         self._places = [{pod.name: place for place, pod in enumerate(one.pods)} for one in self._scenarios]
         self._is_service = [[isinstance(pod, ServicePod) for pod in one.pods] for one in self._scenarios]
         width = max((len(one.pods) for one in self._scenarios), default=0)
-        if width > MAX_PODS:
-            raise ValueError(f"a simulated node has at most {MAX_PODS} pods")
         size = len(self._scenarios)
         self._nodes = np.zeros(size, kernel.NODE)
         self._pods = np.zeros((size, width), kernel.POD)
@@ -197,9 +193,7 @@ class Node:
         cycle_seconds: float = 5.0,
         given: Mapping[str, Requests] = _NO_GIVEN,
     ) -> None:
-        """Curves are read with cycles of `cycle_seconds`. `given` are requests by pod, in place of drawn ones. Raises
-        ValueError for more than 16 pods.
-        """
+        """Curves are read with cycles of `cycle_seconds`. `given` are requests by pod, in place of drawn ones."""
         self._all = Nodes((scenario,), (seed,), cycle_seconds=cycle_seconds, given=given)
 
     @classmethod

@@ -1,5 +1,9 @@
 """Owns the bench's results: rows, the best static profile, the curves for the report; JSON on disk."""
 
+import os
+import stat
+import tempfile
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -132,10 +136,40 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_results(path: str, results: Results) -> None:
-    """Writes the file at once: what is there is whole. Raises OSError."""
+    """Writes the file at once: whoever reads it finds what was there before, or all of it. Raises OSError.
+
+    A link is followed, so that what it names is replaced and not the link. What is no regular file, or lies in a folder
+    that takes no new one, is written to as it is: hours of runs are in `results`.
+    """
     raw = msgspec.json.format(msgspec.json.encode(results), indent=1)
-    with open(path, "wb") as file:
-        file.write(raw)
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    if os.path.exists(target) and not (os.path.isfile(target) and os.access(folder, os.W_OK | os.X_OK)):
+        with open(target, "wb") as file:
+            file.write(raw)
+        return
+    beside, name = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)[:200]}.")
+    try:
+        with open(beside, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, _mode_of(target))
+        os.replace(name, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _mode_of(path: str) -> int:
+    """The rights of the file that is replaced, or those of any new file."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
 
 
 def read_results(path: str) -> Results:

@@ -12,7 +12,8 @@ import math
 from msgspec import structs
 
 from lab.arena.generated import PREFIX, generated
-from lab.arena.scenario import Cls, Curve, Points, Queue, Scenario, ServicePod, SpinnerPod, constant
+from lab.arena.scenario import QUEUES, Cls, Curve, Points, Queue, Scenario, ServicePod, SpinnerPod, constant
+from lab.arena.scenario_file import is_file_name, read_scenario
 
 _BATCH_MILLICPU = 4000
 _API_MILLICPU = 250
@@ -201,6 +202,8 @@ def names() -> tuple[str, ...]:
 
 def named(name: str, queue: Queue = "bounded") -> Scenario:
     """One of the nine, or `gen:SEED`. Raises ValueError that lists what is known."""
+    if queue not in QUEUES:
+        raise ValueError(f"queue {queue!r}; known: {', '.join(QUEUES)}")
     if name.startswith(PREFIX):
         seed = name.removeprefix(PREFIX)
         if not (seed.isascii() and seed.isdigit()):
@@ -214,7 +217,9 @@ def named(name: str, queue: Queue = "bounded") -> Scenario:
 
 
 def resolve(text: str, queue: Queue = "bounded") -> tuple[Scenario, ...]:
-    """Scenarios from `a,b`, `all` (the nine) and `gen:17`, in the order given and each once. Raises ValueError."""
+    """Scenarios from `a,b`, `all` (the nine), `gen:17` and files (`mine.json`, `mine.yaml`), in the order given and
+    each once, all with this queue. Raises ValueError.
+    """
     found: dict[str, None] = {}
     for word in (part.strip() for part in text.split(",")):
         if word == "all":
@@ -222,5 +227,17 @@ def resolve(text: str, queue: Queue = "bounded") -> tuple[Scenario, ...]:
         elif word:
             found[word] = None
     if not found:
-        raise ValueError(f"no scenario named; known: all, {', '.join(_NAMED)}, {PREFIX}SEED")
-    return tuple(named(name, queue) for name in found)
+        raise ValueError(f"no scenario named; known: all, {', '.join(_NAMED)}, {PREFIX}SEED, FILE.json, FILE.yaml")
+    scenarios = tuple(_from_file(word, queue) if is_file_name(word) else named(word, queue) for word in found)
+    names = [scenario.name for scenario in scenarios]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise ValueError(f"two scenarios are called {name!r}; give the file's another name")
+    return scenarios
+
+
+def _from_file(path: str, queue: Queue) -> Scenario:
+    scenario = read_scenario(path)
+    if scenario.name in (*_NAMED, "all") or scenario.name.startswith(PREFIX):
+        raise ValueError(f"{path}: name: {scenario.name!r} is a scenario of Trimtab's own; give it another name")
+    return structs.replace(scenario, queue=queue)

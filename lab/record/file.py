@@ -95,6 +95,7 @@ class Reading:
         self.end = self._blocks.offset
         self._trouble: Damage | None = None
         self._is_closed = False
+        self._is_whole = False
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries; the last one is a Damage unless the recording was closed."""
@@ -125,7 +126,15 @@ class Reading:
             after = {stream: sequence + 1 for stream, sequence in content.positions.items()}
             yield msgspec.structs.replace(trouble, before=dict(self.tracker.last), after=after)
         self.tracker.last = dict(content.positions)
-        for item in content.items[1:] if block.number == 0 else content.items:
+        items = content.items
+        if block.number == 0 and isinstance(items[0], Header):
+            self._is_whole = items[0].node is None
+            items = items[1:]
+        for item in items:
+            if isinstance(item, Stored | Gap) and (damage := self._out_of_order(block, item)) is not None:
+                yield damage
+                if damage.kind == "misplaced":
+                    continue
             self.tracker.take(item)
             self._is_closed = isinstance(item, Closed)
             yield item
@@ -140,6 +149,19 @@ class Reading:
             text = "this block does not follow the one before: it was made anew, or is of another recording"
             return self._damage("changed", block, text)
         return None
+
+    def _out_of_order(self, block: Block, item: Stored | Gap) -> Damage | None:
+        """Whether a message or a gap is not the next of its stream, though its block is as it was written."""
+        first = item.sequence if isinstance(item, Stored) else item.first
+        last = self.tracker.last.get(item.stream)
+        if last is None or first == last + 1 or (first > last and not self._is_whole):
+            return None
+        if first <= last:
+            text = f"{item.stream}: {first} comes after {last}; it is left out"
+            return self._damage("misplaced", block, text)
+        text = f"{first - last - 1} messages are missing, and no gap says why"
+        damage = self._damage("missing", block, text)
+        return msgspec.structs.replace(damage, before={item.stream: last}, after={item.stream: first})
 
     def _damage(self, kind: DamageKind, block: Block, reason: str, number: int | None = None) -> Damage:
         return Damage(

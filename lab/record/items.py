@@ -95,10 +95,10 @@ class Damage(msgspec.Struct, frozen=True, kw_only=True):
     each stream that was read before it, `after` the first that what follows may hold: what lies between is lost.
     Without `after` nothing follows.
 
-    Kinds: `changed` (bytes differ from what was written), `missing` (whole blocks), `misplaced` (a block that belongs
-    before; its items are left out), `unreadable` (as written, but no items that this release reads), `torn` (the last
-    block is incomplete), `unclosed` (nothing is damaged, but the recorder did not end in an orderly way, or has not
-    yet: always the last entry).
+    Kinds: `changed` (bytes differ from what was written), `missing` (blocks or messages), `misplaced` (a block or a
+    message that belongs before; it is left out), `unreadable` (as written, but no items that this release reads),
+    `torn` (the last block is incomplete), `unclosed` (nothing is damaged, but the recorder did not end in an orderly
+    way, or has not yet: always the last entry).
     """
 
     kind: DamageKind

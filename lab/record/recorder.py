@@ -12,11 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 import msgspec
 
-from lab.record.items import Gap, Header, ModelCopy, Settings, Stored
+from lab.record.items import Gap, Header, Settings, Stored
+from lab.record.models import copy_model, model_named
 from lab.record.settings import versions
 from lab.record.writer import RecordingWriter, create_recording
 from runtime.bus import Extent, Kept, Span
@@ -36,7 +37,6 @@ POLL_SECONDS: Final = 1.0
 FLUSH_SECONDS: Final = 10.0
 """Seconds after which what was heard is written while following, be it little. What a crash costs is read again."""
 
-MODELS: Final = "trimtab-models"
 _BATCH_BYTES: Final = 4 << 20
 """Bytes of messages that one range is meant to bring."""
 _FIRST_RANGE: Final = 256
@@ -55,24 +55,6 @@ class Archive(Protocol):
     ) -> Span: ...
 
     async def next_kept(self, stream: str, subject: str, first: int) -> Kept | None: ...  # noqa: D102
-
-
-@runtime_checkable
-class Objects(Protocol):
-    """A bus that reads objects too."""
-
-    async def get_object(self, bucket: str, name: str) -> bytes | None:
-        """The object called `<folder>/<name>`, or None where the bucket has none of that name. BusError when the server does not answer."""
-        ...
-
-
-class _Named(msgspec.Struct, frozen=True):
-    """What of an action names a model."""
-
-    model: str = ""
-
-
-_named: Final = msgspec.json.Decoder(_Named)
 
 
 @dataclass
@@ -279,27 +261,17 @@ class Recorder:
         self._writer.add(msgspec.structs.replace(self._header, settings=(settings,), versions=versions()))
 
     async def _copy_model(self, token: str, action: bytes) -> None:
-        """Takes along the model that an action names, where it is the first to name it. Models lie in the folder of
-        their node.
-        """
-        try:
-            digest = _named.decode(action).model
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return  # it is recorded as it is: whoever reads it says what is wrong with it
+        """Takes along the model that an action names, where it is the first of this run to name it."""
+        digest = model_named(action)
         if not digest or digest in self._models:
             return
         self._models.add(digest)
-        payload, reason = None, "the server's objects cannot be read by this release"
-        if isinstance(self._bus, Objects):
-            try:
-                payload, reason = await self._bus.get_object(MODELS, f"{token}/{digest}"), f"{MODELS} does not have it"
-            except BusError as error:
-                reason = str(error)
-        if payload is None:
-            self._say(f"model {digest} is not taken along: {reason}")
+        copy = await copy_model(self._bus, token, digest)
+        if copy.payload is None:
+            self._say(f"model {digest[:12]} is not taken along: {copy.reason}")
         else:
             self.tally.models += 1
-        self._writer.add(ModelCopy(digest=digest, payload=payload, reason=reason if payload is None else None))
+        self._writer.add(copy)
 
     async def _check_same(self, stream: str, position: int, extent: Extent | None) -> None:
         if extent is None or extent.last < position:

@@ -59,6 +59,11 @@ class DeciderReplay:
         self._verdicts: list[Part[Verdict]] = []
         self._run_began_ns = 0
 
+    @property
+    def mind(self) -> Mind | None:
+        """The mind that made the last decision, before any lesson that came after it; None where it is not known."""
+        return self._mind
+
     def lose(self, why: str) -> None:
         """Something is missing that the mind has seen: what it knows is not known any more."""
         self._mind, self._lost, self._is_seamless = None, why, False

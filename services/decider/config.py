@@ -1,7 +1,7 @@
 """Owns the decider's settings (section `decider` of the configuration)."""
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -70,6 +70,39 @@ class PolicySettings(Section, frozen=True, kw_only=True):
     `prior_profile` alone."""
 
 
+class TrialSettings(Section, frozen=True, kw_only=True):
+    """How a challenger is tried against the policy in charge."""
+
+    challenger: str | None = None
+    """Name of the shadow that is to show whether it is better. None: no trial."""
+
+    by: Literal["switchback", "node"] = "switchback"
+    """`switchback`: on each node both take turns. `node`: it decides on a share of the nodes, which `trimtab compare`
+    holds against the others; nothing is promoted by itself then."""
+
+    block_cycles: Annotated[int, Meta(ge=2, le=1000)] = 24
+    """Cycles that one policy decides in a row. 24: two minutes at the 5 s tick, ten times what an action carries over,
+    and thirty pairs in two hours."""
+
+    washout_cycles: Annotated[int, Meta(ge=0, le=999)] = 2
+    """First cycles of a block that do not count, since the other one's weights still act in them. 2: a move takes two
+    cycles to be seen alone."""
+
+    share: Ratio = 0.5
+    """Part of the nodes that the challenger decides on, where the trial is by node. 0.5: the surest comparison."""
+
+    confidence: Annotated[float, Meta(gt=0.5, lt=1.0)] = 0.95
+    """Probability with which the difference lies in the interval at all looks together. 0.95: of twenty challengers
+    that are no better, at most one is promoted."""
+
+    min_pairs: Annotated[int, Meta(ge=2, le=1000)] = 8
+    """Pairs of blocks before anything follows from them. 8: the interval holds for many pairs, and the spread of fewer
+    is hardly known."""
+
+    promote: bool = True
+    """Whether a challenger that is better is put in charge. False: it is only said."""
+
+
 class DeciderConfig(PolicySettings, frozen=True, kw_only=True):
     """What the decider chooses from and how it learns."""
 
@@ -84,6 +117,8 @@ class DeciderConfig(PolicySettings, frozen=True, kw_only=True):
     shadows: dict[str, PolicySettings] = {}  # noqa: RUF012 - msgspec copies an empty default per struct
     """Policies by name that decide beside the one in charge and learn from the same rewards. What they choose is
     published and never executed. Each takes the decision as long again as the one in charge."""
+
+    trial: TrialSettings = TrialSettings()
 
     checkpoint_seconds: Seconds = 1800.0
     """Seconds between two stored models. 1800: a restart loses nothing (later rewards are learned again), and a week
@@ -108,11 +143,25 @@ class DeciderConfig(PolicySettings, frozen=True, kw_only=True):
                     f"decider.policy"
                 )
             self._check_policy(settings, f"decider.shadows.{name}", shared)
+        self._check_trial()
+
+    def _check_trial(self) -> None:
+        trial = self.trial
+        if trial.challenger is not None and trial.challenger not in self.shadows:
+            known = ", ".join(self.shadows) or "none is configured"
+            raise SettingsError(
+                f"decider.trial.challenger: {trial.challenger!r} is no shadow ({known}); name one of decider.shadows"
+            )
+        if trial.washout_cycles >= trial.block_cycles:
+            raise SettingsError(
+                f"decider.trial.washout_cycles: {trial.washout_cycles} of {trial.block_cycles} cycles of a block leave "
+                f"none to count; lower it or raise decider.trial.block_cycles"
+            )
 
     def of(self, name: str) -> "DeciderConfig":
         """The settings under which the policy of this name decides alone: the one in charge at first, or a shadow."""
         if name not in self.shadows:
-            return msgspec.structs.replace(self, shadows={})
+            return msgspec.structs.replace(self, shadows={}, trial=TrialSettings())
         return DeciderConfig(profiles=self.profiles, **msgspec.structs.asdict(self.shadows[name]))
 
     def _check_policy(self, settings: PolicySettings, where: str, shared: Shared) -> None:

@@ -6,7 +6,6 @@ from the moment it was made of, and only if the mind has not moved on while it w
 
 import asyncio
 import platform
-import random
 from collections import OrderedDict
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -18,9 +17,11 @@ from runtime.metrics import product_version
 from runtime.streams import ORDERS
 from schemas.messages import Command
 from services.decider.config import DeciderConfig
+from services.decider.core.fit import require_fit
 from services.decider.core.mind import Mind
 from services.decider.core.model import MODEL_VERSION, Model, encode_model
 from services.decider.core.snapshot import SnapshotMismatch
+from services.decider.core.words import not_obeyed, obeyed
 from services.decider.metrics import DeciderMetrics
 from services.decider.store import ModelStore
 
@@ -91,7 +92,7 @@ class Keeper:
         for digest in digests[: -_TRIED_AT_START - 1 : -1]:
             try:
                 model = await self._store.fetch(digest)
-                self._require_fit(model)
+                require_fit(model, self._config, self._context.shared)
             except SnapshotMismatch as error:
                 self._set_aside(digest, error)
                 continue
@@ -130,29 +131,30 @@ class Keeper:
 
     # ---- storing ----
 
-    async def store(self, why: str) -> bool:
+    async def store(self, why: str) -> None:
         """Stores the mind as it is now; actions name it from then on, if nothing has happened to it meanwhile."""
         async with self._lock:
-            return await self._put(why, self.model or None)
+            await self._put(why, self.model or None)
 
-    async def _put(self, why: str, parent: str | None, replaced: str | None = None) -> bool:
+    async def _put(self, why: str, parent: str | None, replaced: str | None = None) -> str | None:
+        """The digest under which it was stored, None if it was not."""
         clock, pause = self._context.clock, self._config.checkpoint_seconds
         self._next_at = clock.monotonic() + min(pause, _AGAIN_SECONDS)
         for _ in range(_TRIES):
             steps = self._mind.steps
             digest, raw = encode_model(self._model_of(why, parent, replaced))
             if not await self._store.put(digest, raw, why):
-                return False
+                return None
             if self._mind.steps == steps:
                 break
         else:
-            return False
+            return digest
         self.model, self._stored_steps = digest, steps
         self._mind.began()
         self._next_at = clock.monotonic() + pause
         if why != "stop":
             await self._store.prune()
-        return True
+        return digest
 
     def _model_of(self, why: str, parent: str | None, replaced: str | None) -> Model:
         context = self._context
@@ -194,7 +196,7 @@ class Keeper:
                 reason = error.reason if isinstance(error, SnapshotMismatch) else "unreachable"
                 self._metrics.resets.labels(reason).inc()
                 self._context.log.warning("model_order_refused", by=order.by, model=order.model, detail=str(error))
-                self._events.append(f"not obeyed: model {_short(order.model)}, on the word of {order.by}: {error}")
+                self._events.append(f"{not_obeyed(order.model, order.by)}{error}")
             return True
 
     async def _obey(self, order: Command) -> None:
@@ -202,9 +204,8 @@ class Keeper:
         named = wanted in self._mind.policies
         model = None if named else await self._store.fetch(wanted)
         if model is not None:
-            self._require_fit(model)
-        await self._put("checkpoint", self.model or None)
-        before = self.model or None
+            require_fit(model, self._config, self._context.shared)
+        before = await self._put("checkpoint", self.model or None) or self.model or None
         if model is not None:
             self._load(model, wanted, outlook=False, last_lesson=self._mind.last_lesson)
             self.model = wanted
@@ -212,7 +213,7 @@ class Keeper:
             self._mind.put_in_charge(wanted)
         self._order = _id_of(order)
         self._context.log.info("model_ordered", model=wanted[:12], by=order.by, reason=order.reason)
-        self._events.append(f"goes on from {_short(wanted)} on the word of {order.by}: {order.reason}")
+        self._events.append(f"{obeyed(wanted, order.by)}{order.reason}")
         await self._put("order", before if named else wanted, replaced=before)
 
     def _know(self, order: Command) -> None:
@@ -222,23 +223,9 @@ class Keeper:
 
     # ---- taking over ----
 
-    def _require_fit(self, model: Model) -> None:
-        """Raises SnapshotMismatch for a model that this decider cannot go on from."""
-        shared = self._context.shared
-        if model.node != shared.node:
-            raise SnapshotMismatch("node", f"it is of node {model.node}")
-        tried = Mind(self._config, shared, self._mind.seed)
-        left_out = tried.load(model.mind)
-        if tried.champion in left_out:
-            reason, _, text = left_out[tried.champion].partition(": ")
-            raise SnapshotMismatch(reason, f"policy {tried.champion}: {text}")
-        try:
-            tried.policy.decide({}, tried.arms, random.Random(0))  # noqa: S311 - a trial of the numbers
-        except Exception as error:
-            raise SnapshotMismatch("damaged", f"it cannot decide: {type(error).__name__}: {error}") from error
-
     def _load(self, model: Model, digest: str, *, outlook: bool, last_lesson: str | None = None) -> None:
         left_out = self._mind.load(model.mind, outlook=outlook)
+        self._mind.mend()
         if last_lesson is not None:
             self._mind.last_lesson = last_lesson
         for name, why in left_out.items():
@@ -254,11 +241,6 @@ class Keeper:
 
 def _id_of(order: Command) -> str:
     return order.id or str(order.at)
-
-
-def _short(word: str | None) -> str:
-    """A digest as people read it, or a name as it is."""
-    return "none" if not word else word[:12] if len(word) == 64 else word[:63]  # noqa: PLR2004 - hex digits of SHA-256
 
 
 def _river_version() -> str:

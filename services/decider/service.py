@@ -35,6 +35,8 @@ class DeciderService:
         seed = self._config.seed if self._config.seed is not None else secrets.randbits(53)
         self._mind = Mind(self._config, self._shared, seed)
         self._settings = settings_digest(self._shared, self._config)
+        for reason in self._mind.set_aside:
+            context.log.error("prior_set_aside", reason=reason, begins="cold")
         self._keeper = Keeper(context, self._config, self._mind, self._metrics, self._settings)
         self._past = Past((), 1)
         self._has_begun = asyncio.Event()

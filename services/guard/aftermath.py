@@ -12,6 +12,7 @@ from services.guard.core.breaker import Breaker
 from services.guard.core.excuses import Excuses
 from services.guard.core.past import BREAKER_OPENED, BreakerPast
 from services.guard.core.regression import Evidence, Regression, find_regression
+from services.guard.core.trial import is_no_worse
 from services.guard.cycles import Cycle
 from services.guard.metrics import GuardMetrics
 from services.guard.orders import Orders
@@ -108,6 +109,10 @@ class Aftermath:
                 trial.settled = True
                 await self._conclude(trial, evidence, regression)
                 return
+            if trial.applied and self.breaker.is_due(self._now()) and self._is_no_worse(trial, state):
+                trial.settled = True
+                await self._conclude(trial, "keep", None)
+                return
         if self.breaker.gives_up(self._now()):
             trial.settled = True
             self._trial = None
@@ -129,6 +134,16 @@ class Aftermath:
                     node_wide=cycle.verdict is not None and cycle.verdict.canary_ratio is None,
                 ),
             )
+
+    def _is_no_worse(self, trial: Cycle, after: State) -> bool:
+        return is_no_worse(
+            trial.state,
+            after,
+            self._context.shared.classes,
+            lost_ratio=self._config.regression_lost_ratio,
+            min_requests=self._config.min_requests,
+            wait_ratio=self._config.regression_wait_ratio,
+        )
 
     async def _conclude(self, cycle: Cycle, evidence: Evidence, regression: Regression | None) -> None:
         now = self._now()

@@ -12,9 +12,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from lab.arena.results import Results, read_results, write_results
+from lab.arena.scenarios import named
 
 DEADLINE_SECONDS = 110.0
 SHORT = ("--scenarios", "quiet", "--policies", "request-derived", "--cycles", "4", "--workers", "2")
@@ -148,6 +150,7 @@ async def test_an_interrupt_keeps_what_is_there_and_says_how_much(tmp_path, sign
     last = err.decode().splitlines()[-1]
     results = read_results(str(file))
     assert 0 < len(results.results) < 100
+    assert [row.seed for row in results.results] == list(results.seeds) == [best.seed for best in results.best_static]
     assert f"{len(results.results)} are in {file}" in last
     assert last.startswith("trimtab bench: interrupted; ")
     assert any(note.startswith("interrupted: ") for note in results.notes)
@@ -159,6 +162,7 @@ async def test_an_interrupt_keeps_what_is_there_and_says_how_much(tmp_path, sign
 WRONG = {
     "scenario": (["--scenarios", "stedy"], ("--scenarios", "'stedy'", "steady", "gen:SEED")),
     "generated": (["--scenarios", "gen:x"], ("--scenarios", "gen:17")),
+    "no_file": (["--scenarios", "/nowhere/mine.yaml"], ("--scenarios", "/nowhere/mine.yaml", "No such file")),
     "no_scenario": (["--scenarios", ","], ("--scenarios", "all")),
     "policy": (["--policies", "trimtab,mine"], ("--policies", "'mine'", "trimtab-cold")),
     "alone": (["--policies", "alone"], ("--policies", "'alone'")),
@@ -184,6 +188,38 @@ WRONG = {
 async def test_a_bench_that_cannot_be_is_refused_before_anything_starts(case):
     flags, words = WRONG[case]
     await refused("bench", *flags, says=words)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("- 120.0", "- -.inf", ("points", "-inf", "$.pods[0].rate")),
+        ("period: 80.0", "period: 1.0e-09", ("period", "1e-09", "$.pods[0].rate")),
+        ("latency-critical: 0.075", "latency-critical: 0.0", ("objectives", "latency-critical")),
+        ("name: api", "name: ''", ("name", "$.pods[0]")),
+    ],
+)
+async def test_a_file_of_a_scenario_that_cannot_be_is_refused_with_its_field(tmp_path, old, new, words):
+    file = tmp_path / "mine.yaml"
+    text = msgspec.yaml.encode(msgspec.structs.replace(named("flash-sale"), name="mine")).decode()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    await refused("bench", "--scenarios", file, says=("--scenarios", str(file), *words))
+
+
+async def test_a_scenario_of_ones_own_is_played_and_the_command_names_it_without_its_folder(tmp_path):
+    file, kept = tmp_path / "mine.yaml", tmp_path / "results.json"
+    file.write_bytes(msgspec.yaml.encode(msgspec.structs.replace(named("steady"), name="mine")))
+    ended = await trimtab(
+        "bench", "--scenarios", f"{file},quiet", "--policies", "request-derived", "--seeds", "1", "--cycles", "3",
+        "--queue", "both", "--json", kept,
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    results = read_results(str(kept))
+    assert [(row.scenario, row.queue) for row in results.results] == [
+        (name, queue) for name in ("mine", "quiet") for queue in ("bounded", "unbounded")
+    ]
+    assert "--scenarios mine.yaml,quiet " in results.made_by
 
 
 async def test_a_missing_package_is_named_with_its_extra(tmp_path):

@@ -1,11 +1,13 @@
 """A decider on a real server that starts anew goes on from its stored model."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
 
+from cli.__main__ import main
 from runtime.bus import Received
 from runtime.clock import SystemClock
 from runtime.health import Health
@@ -148,3 +150,34 @@ async def test_an_order_is_obeyed_live_and_is_not_obeyed_again_after_a_restart(n
         async with made.decider("second"):
             action = await made.ask(2)
             assert (action.policy_updates, action.event) == (0, None)
+
+
+async def test_people_list_show_promote_and_roll_back(nats_server, node, capsys):
+    flags = ["--nats-url", nats_server.url, "--node", node]
+
+    async def verb(*words: str, code: int = 0) -> str:
+        asking = asyncio.create_task(asyncio.to_thread(main, ["models", *words, *flags]))
+        while not asking.done():  # the loop goes on meanwhile
+            await made.ask(len(made.actions.items) + 1)
+        told = capsys.readouterr()
+        assert await asking == code, told.err
+        return told.out
+
+    async with stage(nats_server.url, node) as made, made.decider("first") as running:
+        fresh = encode_model((await made.models())[0])[0]
+        await made.teach(1, 2)
+        await until_learned(running, 2)
+        listed = json.loads(await verb("list", "-o", "json"))
+        assert [(row["digest"], row["why"], row["fits"]) for row in listed] == [(fresh, "start", "yes")]
+        dry = await verb("promote", fresh[:8], "--reason", "a test", "--dry-run")
+        assert fresh in dry
+        assert len(await made.models()) == 1
+        assert "in_force" in await verb("promote", fresh[:8], "--reason", "a test")
+        assert (await made.ask(len(made.actions.items) + 1)).policy_updates == 0
+        assert "in_force" in await verb("rollback", "--reason", "it was better")
+        assert (await made.ask(len(made.actions.items) + 1)).policy_updates == 2
+        shown = json.loads(await verb("show", fresh[:8], "-o", "json"))[0]
+        assert (shown["digest"], shown["policies"][0]["policy"]) == (fresh, "linucb")
+        assert "refused" not in await verb("list")
+    assert await asyncio.to_thread(main, ["models", "list", *flags[:2], "--node", "nobody.test"]) == 1
+    assert "no model is stored" in capsys.readouterr().err

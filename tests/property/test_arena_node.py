@@ -14,7 +14,11 @@ WEIGHT = st.integers(1, 10_000)
 def curves(largest: float) -> st.SearchStrategy[Curve]:
     values = st.one_of(st.just(0.0), st.floats(0.01 * largest, largest))
     first = values.map(lambda value: (0.0, value))
-    later = st.lists(st.tuples(st.floats(0.1, 4.0), values), max_size=3, unique_by=lambda point: point[0])
+    later = st.lists(
+        st.tuples(st.integers(10, 400).map(lambda hundredths: hundredths / 100), values),
+        max_size=3,
+        unique_by=lambda point: point[0],
+    )
     return st.builds(
         lambda start, points, shape, period: Curve((start, *sorted(points)), shape, period),
         first,

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from lab.arena.episode import Settings, _Loop
@@ -23,6 +23,9 @@ from services.decider.core.zoo import POLICIES, make_policy
 FOLLOWED: Final = 100
 """Cycles that both live through after a snapshot, at least."""
 
+OFTEN: Final = 5
+"""Every so many cycles there is another snapshot, and a second twin from it: what lasts a few cycles is caught there."""
+
 INSTALLED: Final = [name for name in POLICIES if name != "vowpal" or importlib.util.find_spec("vowpalwabbit")]
 
 
@@ -32,14 +35,14 @@ def exactly(value):
 
 
 class Shadowed:
-    """A policy whose twin, loaded from its snapshot again and again, must answer and save the same. Itself a `Policy`.
+    """A policy with twins, each loaded from its snapshot, that must answer and save the same. Itself a `Policy`.
 
-    The twin is a fresh policy that only ever saw the snapshot, and what the first one was asked and taught since.
+    A twin is a fresh policy that only ever saw the snapshot, and what the first one was asked and taught since.
     """
 
     def __init__(self, make, saved_at):
         self._make, self._saved_at = make, saved_at
-        self.policy, self.twin = make(), None
+        self.policy, self.twins = make(), {}
         self.asked = 0
 
     @property
@@ -47,33 +50,33 @@ class Shadowed:
         return self.policy.name
 
     def decide(self, features, arms, rng):
-        if self.asked in self._saved_at:
-            self.compare()
-            self.twin = self._make()
-            self.twin.load(decode_snapshot(encode_snapshot(self.policy.save())))
-            self.compare()
+        for kind, is_due in (("long", self.asked in self._saved_at), ("brief", self.asked % OFTEN == 0)):
+            if is_due:
+                self.compare()
+                self.twins[kind] = self._make()
+                self.twins[kind].load(decode_snapshot(encode_snapshot(self.policy.save())))
+                self.compare()
         self.asked += 1
-        same = random.Random()
-        same.setstate(rng.getstate())
+        state = rng.getstate()
         choice = self.policy.decide(features, arms, rng)
-        if self.twin is not None:
-            assert exactly(self.twin.decide(dict(features), tuple(arms), same)) == exactly(choice), self.asked
+        for kind, twin in self.twins.items():
+            same = random.Random()
+            same.setstate(state)
+            assert exactly(twin.decide(dict(features), tuple(arms), same)) == exactly(choice), (kind, self.asked)
             assert same.getstate() == rng.getstate()
         return choice
 
     def learn(self, features, arm, reward):
-        self.policy.learn(features, arm, reward)
-        if self.twin is not None:
-            self.twin.learn(dict(features), arm, reward)
-            assert self.twin.updates == self.policy.updates
+        for policy in (self.policy, *self.twins.values()):
+            policy.learn(dict(features), arm, reward)
 
     def compare(self):
-        if self.twin is not None:
-            assert exactly(self.twin.save()) == exactly(self.policy.save()), self.asked
+        for kind, twin in self.twins.items():
+            assert exactly(twin.save()) == exactly(self.policy.save()), (kind, self.asked)
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3, deadline=None, phases=[Phase.reuse, Phase.generate])  # an episode is no smaller for shrinking
 @given(
     scenario=st.sampled_from(["flood", "swap", "noisy-neighbour", "runaway", "gen:5", "gen:17"]),
     seed=st.integers(0, 1000),

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from schemas.settings import ClassSettings
+from services.decider.core.explanation import PRIOR, Explanation, parted
 from services.decider.core.policy import Arm, Choice, Snapshot, choose
 from services.decider.core.readings import apart, place_of, present
 from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity, SnapshotMismatch
@@ -60,14 +61,36 @@ class EpsilonGreedy:
 
     def decide(self, features: Mapping[str, float], arms: Sequence[Arm], rng: random.Random) -> Choice:
         """The arm with the highest mean; scores are the means."""
-        names = present(features, self._classes)
-        centre = place_of(self._centre, features, names)
         scores = {}
-        for arm in arms:
-            prior = -self.prior_fall * apart(place_of(arm, features, names), centre) ** 2
+        for arm, prior in zip(arms, self._priors(features, arms), strict=True):
             total = self._totals.get(arm.name, 0.0) + self.prior_strength * prior
             scores[arm.name] = total / (self._counts.get(arm.name, 0.0) + self.prior_strength)
         return choose(scores, self.epsilon, rng)
+
+    def explain(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Explanation:
+        """Why: the part of each mean that its rewards made, and the prior's."""
+        counts = [self._counts.get(arm.name, 0.0) for arm in arms]
+        earned = [
+            self._totals.get(arm.name, 0.0) / (n + self.prior_strength) for arm, n in zip(arms, counts, strict=True)
+        ]
+        priors = [
+            self.prior_strength * prior / (n + self.prior_strength)
+            for prior, n in zip(self._priors(features, arms), counts, strict=True)
+        ]
+        scores = [a + b for a, b in zip(earned, priors, strict=True)]
+        return Explanation(
+            unit="reward",
+            arms=parted(arms, scores, {"rewards": (None, earned), PRIOR: (None, priors)}),
+            leader=arms[max(range(len(arms)), key=scores.__getitem__)].name,
+            among=tuple(arm.name for arm in arms),
+            epsilon=self.epsilon,
+            notes=("it does not look at the situation but for where the weights are",),
+        )
+
+    def _priors(self, features: Mapping[str, float], arms: Sequence[Arm]) -> list[float]:
+        names = present(features, self._classes)
+        centre = place_of(self._centre, features, names)
+        return [-self.prior_fall * apart(place_of(arm, features, names), centre) ** 2 for arm in arms]
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:  # noqa: ARG002 - the protocol's signature
         """Takes in one reward; all earlier ones weigh `discount` as much as before."""

@@ -29,7 +29,9 @@ from services.decider.core.burns import Burns, Shares
 from services.decider.core.caution import Caution
 from services.decider.core.change import ChangeDetector
 from services.decider.core.context import read_context
+from services.decider.core.explanation import PRIOR, Explanation, parted
 from services.decider.core.order import MARGIN, Beliefs, Order
+from services.decider.core.order_words import answers
 from services.decider.core.policy import HOLD, Arm, Choice, Snapshot
 from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity, SnapshotMismatch
 from services.decider.core.warm import WarmStart
@@ -126,6 +128,42 @@ class LinUCB(bandit.base.ContextualPolicy):
             is_paused=self.pause > 0.0,
             epsilon=self.epsilon,
             rng=rng,
+        )
+
+    def explain(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Explanation:
+        """Why `decide` leads where it does. In a mean each feature of the context has a part of its own, since the mean
+        is linear in the context; the rest is the prior's.
+        """
+        beliefs, shares = self._believe(features, arms), Shares(self.classes, features)
+        burnt = [arm.name for arm in arms[1:] if self.burns.forbid(features, arm, shares)]
+        ruling = self.order.rule(
+            features,
+            arms,
+            beliefs,
+            shares,
+            burnt=set(burnt),
+            budget=self.budget,
+            is_paused=self.pause > 0.0,
+            epsilon=self.epsilon,
+        )
+        terms, squared = self.basis.describe(arms, features)
+        context = read_context(features, self.context_features)
+        alone = np.diag(list(context.values()))
+        parts: dict[str, tuple[float | None, Sequence[float]]] = {
+            name: (value, self.belief.expect(terms, row).tolist())
+            for (name, value), row in zip(context.items(), alone, strict=True)
+        }
+        parts[PRIOR] = (None, (0.0 - self.prior_fall * squared).tolist())
+        return Explanation(
+            unit="reward",
+            arms=parted(arms, beliefs.scores.tolist(), parts, beliefs.widths.tolist()),
+            leader=ruling.best,
+            among=ruling.among or tuple(arm.name for arm in arms),
+            epsilon=ruling.epsilon,
+            questions=answers(ruling, pause_lessons=self.pause, budget=self.budget.budget, burnt=burnt),
+            notes=(
+                "begins with what the simulator taught" if self.warm is not None else "begins with the prior alone",
+            ),
         )
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:

@@ -19,6 +19,7 @@ from services.decider.core.mask import Masked, mask
 from services.decider.core.outlook import Outlook, OutlookState
 from services.decider.core.policy import HOLD, Arm, Choice
 from services.decider.core.snapshot import Snapshot, SnapshotMismatch
+from services.decider.core.trial import Contest, ContestState
 from services.decider.core.zoo import make_policy
 
 if TYPE_CHECKING:
@@ -36,29 +37,39 @@ class Heard(NamedTuple):
 
 
 class MindState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that a mind has learned and remembers, as plain values. `policies` has the one in charge and all shadows."""
+    """All that a mind has learned and remembers, as plain values. `policies` has the one in charge and all shadows,
+    `broken` says of which of them nothing is asked any more, and why.
+    """
 
     champion: str
     policies: dict[str, Snapshot]
     outlook: OutlookState
     last_lesson: str | None
+    trial: ContestState | None = None
+    broken: dict[str, str] = {}
 
 
 class Mind:
-    """Decides and learns. `seed` is that of its draws; a decision draws on the seed, its boot and its cycle alone."""
+    """Decides and learns. `seed` is that of its draws; a decision draws on the seed, its boot and its cycle alone.
+    `set_aside` are the damaged priors that it went on without.
+    """
 
     def __init__(self, config: "DeciderConfig", shared: Shared, seed: int) -> None:
         self.seed = seed
         self.arms = build_arms(shared, config.profiles)
         self.schema = features_schema(tuple(shared.classes))
         self.champion = config.policy
+        self.set_aside: list[str] = []
         self.policies: dict[str, Checked] = {
-            name: make_policy(config.of(name), shared) for name in (config.policy, *config.shadows)
+            name: make_policy(config.of(name), shared, set_aside=lambda damage: self.set_aside.append(str(damage)))
+            for name in (config.policy, *config.shadows)
         }
         self.lessons = 0
         self.last_lesson: str | None = None
         self.steps = 0  # decisions and lessons: what was saved is all there is while it stays the same
         self._shared = shared
+        self._trial_settings = config.trial
+        self._trial = self._new_trial()
         self._by_name = {HOLD.name: HOLD, **{arm.name: arm for arm in self.arms}}
         self._outlook = Outlook(shared.classes, self.arms)
         self._learned: OrderedDict[str, None] = OrderedDict()
@@ -66,7 +77,7 @@ class Mind:
 
     @property
     def policy(self) -> Checked:
-        """The policy in charge."""
+        """The policy in charge, but for the other's turns in a trial."""
         return self.policies[self.champion]
 
     def decide(self, state: State, heard: Heard) -> Action:
@@ -87,8 +98,15 @@ class Mind:
         )
         known = features | outlook
         draws = f"{self.seed}/{state.boot}/{state.cycle}"
-        policy = self.policy
-        choice = policy.decide(known, masked.allowed, random.Random(draws))  # noqa: S311 - draws arms, not secrets
+        turn = self._trial.turn(state.node, state.boot, state.cycle, self.seed) if self._trial is not None else None
+        if self._trial is not None:
+            self.champion = self._trial.champion
+        name = turn.in_charge if turn is not None else self.champion
+        choice = self._choose(name, known, masked, draws)
+        if choice is None:  # it is out, and the other one decides
+            turn = self._trial.turn(state.node, state.boot, state.cycle, self.seed) if self._trial is not None else None
+            name, choice = self.champion, self.policy.decide(known, masked.allowed, _dice(draws))
+        policy = self.policies[name]
         arm = self._by_name[choice.arm]
         return Action(
             node=state.node,
@@ -112,15 +130,29 @@ class Mind:
             heard_mode=heard.mode,
             heard_changes_left=heard.changes_left,
             champion=self.champion,
-            shadows={name: self._ask(name, known, masked, draws) for name in self.policies if name != self.champion},
+            shadows={other: self._ask(other, known, masked, draws) for other in self.policies if other != name},
+            trial=turn.told if turn is not None else None,
         )
+
+    def _choose(self, name: str, features: dict[str, float], masked: Masked, draws: str) -> Choice | None:
+        """What the one whose turn it is does; None if it is on trial and cannot, which ends the trial."""
+        if not self._may_break(name):
+            return self.policies[name].decide(features, masked.allowed, _dice(draws))
+        if name not in self._broken:
+            try:
+                return self.policies[name].decide(features, masked.allowed, _dice(draws))
+            except Exception as error:  # noqa: BLE001 - it is on trial, and the loop is not
+                self._break(name, error)
+                return None
+        self._out(name)
+        return None
 
     def _ask(self, name: str, features: dict[str, float], masked: Masked, draws: str) -> Shadow:
         """What a shadow would do. Whatever it raises costs its word and nothing else."""
         policy = self.policies[name]
         if name not in self._broken:
             try:
-                choice = policy.decide(features, masked.allowed, random.Random(f"{draws}/{name}"))  # noqa: S311
+                choice = policy.decide(features, masked.allowed, _dice(f"{draws}/{name}"))
                 return Shadow(
                     policy=policy.name,
                     arm=choice.arm,
@@ -148,6 +180,8 @@ class Mind:
             return "duplicate"
         self.steps += 1
         self.lessons, self.last_lesson = self.lessons + 1, key
+        if self._trial is not None:
+            self._trial.reward(key, reward.value)
         arm = self._by_name.get(reward.arm)
         if arm is None:
             return "unknown_arm"
@@ -170,24 +204,45 @@ class Mind:
     def _teach(self, features: dict[str, float], arm: Arm, value: float) -> str:
         policy = self.policy
         before, refused = policy.updates, policy.rejected.total()
-        policy.learn(features, arm, value)
-        for name, other in self.policies.items():
-            if name != self.champion and name not in self._broken:
+        for name in [self.champion, *(name for name in self.policies if name != self.champion)]:
+            if not self._may_break(name):
+                self.policies[name].learn(features, arm, value)
+            elif name not in self._broken:
                 try:
-                    other.learn(features, arm, value)
+                    self.policies[name].learn(features, arm, value)
                 except Exception as error:  # noqa: BLE001 - it is on trial, and the loop is not
                     self._break(name, error)
         if policy.updates > before:
             return "learned"
         return "not_usable" if policy.rejected.total() > refused else "heeded"
 
+    def _may_break(self, name: str) -> bool:
+        """Whether what a policy raises must not cost the cycle: there is one to decide in its place."""
+        return name != self.champion or (self._trial is not None and self._trial.phase == "watch")
+
     def _break(self, name: str, error: Exception) -> None:
         self._broken[name] = f"{type(error).__name__}: {error}"[:200]
+        self._out(name)
+
+    def _out(self, name: str) -> None:
+        if self._trial is not None:
+            self._trial.out(name, self._broken[name])
+            self.champion = self._trial.champion
+
+    def _new_trial(self) -> Contest | None:
+        return Contest(self._trial_settings, self.champion) if self._trial_settings.challenger is not None else None
+
+    def mend(self) -> None:
+        """Whoever raised something is asked again: it is another run, maybe of another release."""
+        self._broken.clear()
 
     def put_in_charge(self, name: str) -> None:
-        """Makes another of the policies the one in charge. KeyError for a name that none has."""
+        """Makes another of the policies the one in charge, which ends a trial. KeyError for a name that none has."""
         self.policies[name]
         self.champion = name
+        self._broken.pop(name, None)
+        if self._trial is not None:
+            self._trial.put_in_charge(name)
         self.steps += 1
 
     def began(self) -> None:
@@ -201,6 +256,8 @@ class Mind:
             policies={name: policy.save() for name, policy in self.policies.items()},
             outlook=self._outlook.save(),
             last_lesson=self.last_lesson,
+            trial=self._trial.save() if self._trial is not None else None,
+            broken=dict(self._broken),
         )
 
     def load(self, state: MindState, *, outlook: bool = False) -> dict[str, str]:
@@ -218,6 +275,12 @@ class Mind:
                 left_out[name] = str(error)
         if state.champion in self.policies and state.champion not in left_out:
             self.champion = state.champion
+        self._trial = self._new_trial()
+        fits = self.policies.keys() - left_out.keys()
+        both = {state.trial.incumbent, state.trial.challenger} if state.trial is not None else set()
+        if self._trial is not None and state.trial is not None and both <= fits and self._trial.load(state.trial):
+            self.champion = self._trial.champion
+        self._broken = {name: why for name, why in state.broken.items() if name in self.policies}
         if outlook:
             try:
                 self._outlook.load(state.outlook)
@@ -226,6 +289,10 @@ class Mind:
         self.lessons, self.last_lesson = 0, state.last_lesson
         self.steps += 1
         return left_out
+
+
+def _dice(seed: str) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - draws arms, not secrets
 
 
 def key_of(reward: Reward) -> str:

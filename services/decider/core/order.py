@@ -1,10 +1,12 @@
 """Owns the order of a decision: what exploring and queues demand of it beyond a score.
 
 In the order in which it is asked (docs/adr/0016-a-policy-that-earns-its-place.md says why):
-- rescue: while most requests of a class are late (outlook), an arm that gives it more is taken.
+- rescue: while most requests of a class are late, or clearly some for long (outlook), an arm that gives it more is
+  taken.
 - hold: the cycle after a move takes the same arm once more: what is seen then is still the work of the weights before.
 - need: while a class that is not lost misses its objective clearly, the best-scored arm is taken, margin and budget
   aside, of those that starve no class that keeps its own.
+- content: with every objective kept and no throughput class present there is nobody to give to: nothing is moved.
 - pause: after harm was done nothing is tried for a while.
 - caution: with every objective kept, only what the budget pays for is tried (see caution); else the best known arm is
   taken, and the one in force is left only for one that is better by a margin.
@@ -16,7 +18,7 @@ anything to chance.
 import random
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from schemas.settings import ClassSettings
 from services.decider.core.belief import Floats
 from services.decider.core.burns import Shares
 from services.decider.core.caution import Caution
+from services.decider.core.outlook import MISSED_RATIO
 from services.decider.core.policy import Arm, Choice, choose
 
 MARGIN: Final = 0.02
@@ -41,6 +44,21 @@ class Beliefs(NamedTuple):
     means: Floats
     widths: Floats
     scores: Floats
+
+
+Question: TypeAlias = Literal["rescue", "hold", "need", "content", "pause", "caution"]
+"""What is asked before an arm is taken, in this order."""
+
+
+class Ruling(NamedTuple):
+    """Which question decided, the arm that leads by it, and what the draw is among: with probability `epsilon` any of
+    `among` (None: of all on offer) instead.
+    """
+
+    question: Question
+    best: str
+    among: tuple[str, ...] | None = None
+    epsilon: float = 0.0
 
 
 class Order:
@@ -65,19 +83,40 @@ class Order:
         rng: random.Random,
     ) -> Choice:
         """One of `arms`, of which the first changes nothing. `burnt` names others that are known to do harm."""
+        ruling = self.rule(
+            features, arms, beliefs, shares, burnt=burnt, budget=budget, is_paused=is_paused, epsilon=epsilon
+        )
+        scored = dict(zip((arm.name for arm in arms), beliefs.scores.tolist(), strict=True))
+        return choose(scored, ruling.epsilon, rng, ruling.among, best=ruling.best)
+
+    def rule(
+        self,
+        features: Mapping[str, float],
+        arms: Sequence[Arm],
+        beliefs: Beliefs,
+        shares: Shares,
+        *,
+        burnt: AbstractSet[str],
+        budget: Caution,
+        is_paused: bool,
+        epsilon: float,
+    ) -> Ruling:
+        """Which question decides, and what is left to the draw: all of a choice but chance."""
         means, widths, scores = beliefs
         scored = dict(zip((arm.name for arm in arms), scores.tolist(), strict=True))
         rescue = self._rescue(features, arms, scored, burnt, shares)
         if rescue is not None:
-            return choose(scored, 0.0, rng, best=rescue)
+            return Ruling("rescue", rescue)
         if features.get("moved", 0.0) > 0.0:
-            return choose(scored, 0.0, rng, [arms[0].name])
+            return Ruling("hold", arms[0].name, (arms[0].name,))
         if self.misses_any(features, but_lost=True, by=IN_NEED_RATIO):
             barred = burnt | {arm.name for arm in arms[1:] if self._starves(features, arm, shares)}
             able = {name: score for name, score in scored.items() if name not in barred}
-            return choose(scored, 0.0, rng, best=max(able, key=able.__getitem__))
+            return Ruling("need", max(able, key=able.__getitem__))
+        if self._is_content(features):
+            return Ruling("content", arms[0].name)
         if is_paused:
-            return choose(scored, 0.0, rng, best=arms[0].name)
+            return Ruling("pause", arms[0].name)
         best_known = int(np.argmax(means))
         if means[best_known] <= means[0] + MARGIN or arms[best_known].name in burnt:
             best_known = 0
@@ -87,7 +126,7 @@ class Order:
             if index == best_known or arms[index].name not in burnt
         ]
         leader = max(tried, key=lambda index: (scores[index] - MARGIN * (index != best_known), index == best_known))
-        return choose(scored, epsilon, rng, [arms[index].name for index in tried], best=arms[leader].name)
+        return Ruling("caution", arms[leader].name, tuple(arms[index].name for index in tried), epsilon)
 
     def misses_any(self, features: Mapping[str, float], *, but_lost: bool = False, by: float = 0.0) -> bool:
         """Whether a latency class misses its objective; `but_lost`: one that weights can help; `by` more than that."""
@@ -112,8 +151,16 @@ class Order:
         better = [arm.name for arm in shares.giving_more(rescued, arms) if arm.name not in burnt]
         if not better:
             return None
-        # Nobody stands above the most important class; whoever else is rescued shall not cost more than it gains.
-        return better[-1] if rescued == self._first else max(better, key=scored.__getitem__)
+        # Nobody stands above the most important class; whoever else is rescued, or from less, shall not cost more than
+        # it gains.
+        is_dire = features.get(f"{rescued}.over_ratio", 0.0) > MISSED_RATIO
+        return better[-1] if is_dire and rescued == self._first else max(better, key=scored.__getitem__)
+
+    def _is_content(self, features: Mapping[str, float]) -> bool:
+        """Whether no objective is missed and nobody is there who could use what the latency classes do not need."""
+        takers = (name for name, spec in self._classes.items() if spec.kind == "throughput")
+        is_asked = any(features.get(f"{name}.present", 1.0) > 0.0 for name in takers)
+        return not is_asked and not self.misses_any(features)
 
     def _starves(self, features: Mapping[str, float], arm: Arm, shares: Shares) -> bool:
         """Whether an arm takes from a class that keeps its objective, and leaves it less than it needs."""

@@ -11,7 +11,8 @@ well nor that bad counts a quarter, one right after a move neither adds nor clea
 or its latency is not known, when another one is lost too (who was given up first was given up in vain), and to be tried
 anew after a while that doubles each time.
 `<class>.rescue`: 1 for the most important of the latency classes that are not lost and of which more than half of the
-requests were late, without falling, for RESCUE_AFTER states; unless it has enough.
+requests were late, without falling, for RESCUE_AFTER states, or which were not well for RESCUE_SHORT_AFTER; unless it
+has enough.
 `moved`: 1 if the weights are not those of the state before, so that what is seen is still the work of those.
 
 A class has enough at NEAR_RATIO of the largest share of the weights that any profile gives it. One that was lost once
@@ -42,6 +43,10 @@ serve, and to give it up as well would make all of it vain."""
 
 RESCUE_AFTER: Final = 2
 """States in a row: one is a burst."""
+
+RESCUE_SHORT_AFTER: Final = 8
+"""States in a row in which a class is not well, though most of its requests may be in time: as each counts a quarter
+(_HALF_BAD). What lasts for 40 s at the 5 s tick is no burst, and what the model makes of it has not helped."""
 
 MISSED_RATIO: Final = 0.5
 """Part of the requests. More than half: the median request is late, which is no burst."""
@@ -79,12 +84,13 @@ def outlook_names(classes: Mapping[str, ClassSettings]) -> tuple[str, ...]:
 
 @dataclass
 class _Memory:
-    """Of one latency class. `late` and `bad` count states towards `rescue` and `lost`, `since` those since it was lost,
-    `retry` those after which it is tried anew. `latency` is the last one known.
+    """Of one latency class. `late`, `short` and `bad` count states towards `rescue` and `lost`, `since` those since it
+    was lost, `retry` those after which it is tried anew. `latency` is the last one known.
     """
 
     need: float = 0.0
     late: int = 0
+    short: int = 0
     bad: float = 0.0
     has_enough: bool = False
     hopeless: bool = False
@@ -93,6 +99,11 @@ class _Memory:
     since: int = 0
     retry: int = RETRY_STATES
     latency: float | None = None
+
+    @property
+    def calls(self) -> bool:
+        """Whether it has been late for long enough to be rescued."""
+        return self.late >= RESCUE_AFTER or self.short >= RESCUE_SHORT_AFTER
 
 
 class OutlookState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -141,7 +152,7 @@ class Outlook:
             found[f"{name}.lost"] = float(memory.lost)
             found[f"{name}.rescue"] = 0.0
         for name, memory in self._memories.items():
-            if memory.late >= RESCUE_AFTER and not memory.lost:
+            if memory.calls and not memory.lost:
                 found[f"{name}.rescue"] = float(not memory.has_enough)
                 break
         return found
@@ -186,6 +197,7 @@ class Outlook:
         is_falling = memory.latency is not None and latency < memory.latency - FALLING
         memory.latency = latency if is_known else None
         was_late, memory.late = memory.late, memory.late + 1 if is_bad and not is_falling else 0
+        memory.short = 0 if is_well or is_falling else memory.short + 1
         if is_known and missed <= self.classes[name].violation_target_ratio:
             memory.need = used
         else:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from schemas.settings import ClassSettings
+from services.decider.core.explanation import Explanation, distance_parts, parted
 from services.decider.core.policy import Arm, Choice, Snapshot, choose
 from services.decider.core.readings import (
     Place,
@@ -96,6 +97,31 @@ class PID:
             gap = apart(place_of(arm, features, names), wanted)
             scores[arm.name] = (MARGIN if arm is stay else 0.0) - gap
         return choose(scores, 0.0, rng)
+
+    def explain(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Explanation:
+        """Why: each class's part of the distance from what the loops ask for, and what makes them ask for it."""
+        names, wanted, stay = present(features, self._classes), self._wanted(features), staying(arms)
+        by_arm = [distance_parts(place_of(arm, features, names), wanted) for arm in arms]
+        parts: dict[str, tuple[float | None, Sequence[float]]] = {
+            name: (None, [one.get(name, 0.0) for one in by_arm]) for name in names
+        }
+        parts["staying"] = (None, [MARGIN if arm is stay else 0.0 for arm in arms])
+        scores = [math.fsum(row[index] for _, row in parts.values()) for index in range(len(arms))]
+        seen = verdicts(features, self._classes)
+        leader = max([stay, *arms], key=lambda arm: scores[arms.index(arm)])
+        return Explanation(
+            unit="decades",
+            arms=parted(arms, scores, parts),
+            leader=leader.name,
+            among=(leader.name,),
+            notes=tuple(
+                f"{name}: {seen[name].ratio:.3g} over, target {seen[name].target:.3g}: error {error(seen[name]):+.2f} "
+                f"decades; asks for {wanted[name] - self._start[name]:+.2f} decades on its start, of which the sum is "
+                f"{self._sums[name]:+.2f}"
+                for name in self._loops
+                if name in seen
+            ),
+        )
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:  # noqa: ARG002 - the protocol's signature
         """Adds the errors of the situation to the sums."""

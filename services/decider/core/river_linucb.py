@@ -17,6 +17,7 @@ from river import bandit, linear_model
 
 from services.decider.core.bookkeeping import load_counts, save_counts
 from services.decider.core.context import read_context
+from services.decider.core.explanation import Explanation, parted
 from services.decider.core.policy import Arm, Choice, Snapshot, choose
 from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity, SnapshotMismatch
 
@@ -51,6 +52,26 @@ class RiverLinUCB:
             belief = self._model(arm.name).predict_one(context, with_dist=True)  # type: ignore[no-untyped-call] # River
             scores[arm.name] = float(belief.mu + belief.sigma)
         return choose(scores, self.epsilon, rng)
+
+    def explain(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Explanation:
+        """Why: each feature's part of the arm's own regression, which is linear and has no other term."""
+        context = read_context(features, self.context_features)
+        beliefs = [
+            self._model(arm.name).predict_one(context, with_dist=True)  # type: ignore[no-untyped-call] # River
+            for arm in arms
+        ]
+        parts: dict[str, tuple[float | None, Sequence[float]]] = {}
+        for name, value in context.items():
+            alone = dict.fromkeys(context, 0.0) | {name: value}
+            parts[name] = value, [float(self._model(arm.name).predict_one(alone)) for arm in arms]  # type: ignore[no-untyped-call] # River
+        scores = [float(belief.mu + belief.sigma) for belief in beliefs]
+        return Explanation(
+            unit="reward",
+            arms=parted(arms, scores, parts, [float(belief.sigma) for belief in beliefs]),
+            leader=arms[int(np.argmax(scores))].name,
+            among=tuple(arm.name for arm in arms),
+            epsilon=self.epsilon,
+        )
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:
         """Updates the one arm's regression."""

@@ -26,6 +26,10 @@ class SnapshotMismatch(Exception):
         self.reason = reason
 
 
+class DamagedPrior(ValueError):
+    """The file of the warm start is not one. The text is one line: which file, and what is wrong with it."""
+
+
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """What must be equal on both sides before numbers are taken over.
 

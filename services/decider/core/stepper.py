@@ -9,11 +9,13 @@ the class a larger share (or gives the throughput classes a larger one and this 
 It draws nothing: one arm has probability 1. What it remembers changes in `learn` alone, so time runs in lessons.
 """
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from schemas.settings import ClassSettings
+from services.decider.core.explanation import Explanation, distance_parts, parted
 from services.decider.core.policy import Arm, Choice, Snapshot, choose
 from services.decider.core.readings import (
     Place,
@@ -72,6 +74,26 @@ class Stepper:
         target = places[self._target(stay.name, places, verdicts(features, self._classes))]
         order = sorted(arms, key=lambda arm: arm is not stay)  # of two arms at one place, the one that changes nothing
         return choose({arm.name: 0.0 - apart(places[arm.name], target) for arm in order}, 0.0, rng)
+
+    def explain(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Explanation:
+        """Why: who misses an objective, or how long all have had slack; and how far each arm is from the step."""
+        names, seen, stay = present(features, self._classes), verdicts(features, self._classes), staying(arms)
+        places = {arm.name: place_of(arm, features, names) for arm in arms}
+        target = self._target(stay.name, places, seen)
+        by_arm = [distance_parts(places[arm.name], places[target]) for arm in arms]
+        missing = [name for name, verdict in seen.items() if verdict.is_violated]
+        calm = f"all have had slack for {self._calm} of {self._patience} lessons before a step back"
+        return Explanation(
+            unit="decades",
+            arms=parted(
+                arms,
+                [math.fsum(one.values()) for one in by_arm],
+                {name: (None, [one.get(name, 0.0) for one in by_arm]) for name in names},
+            ),
+            leader=target,
+            among=(target,),
+            notes=(f"misses its objective: {', '.join(missing)}" if missing else calm,),
+        )
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:  # noqa: ARG002 - the protocol's signature
         """Takes in what the situation was, and whether what was executed was a step back."""

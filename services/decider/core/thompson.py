@@ -21,6 +21,7 @@ import numpy as np
 from services.decider.core.basis import Basis, Floats
 from services.decider.core.context import read_context
 from services.decider.core.draw import draw
+from services.decider.core.explanation import PRIOR, Explanation, parted
 from services.decider.core.policy import Arm, Choice, Snapshot
 from services.decider.core.snapshot import SNAPSHOT_VERSION, Identity, SnapshotMismatch
 
@@ -84,6 +85,27 @@ class Thompson:
         wins = np.bincount(samples.argmax(axis=0), minlength=len(names))
         scores, frequencies = (dict(zip(names, row.tolist(), strict=True)) for row in (means, wins / SAMPLES))
         return draw(scores, frequencies, self.epsilon, rng)
+
+    def explain(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Explanation:
+        """Why: each feature's part of the expected rewards, and how unsure each is. The draw is by samples."""
+        context, terms = read_context(features, self.context_features), self.basis.terms(arms, features)
+        by_feature = terms @ self._w.reshape(-1, len(context)) * list(context.values())
+        parts: dict[str, tuple[float | None, Sequence[float]]] = {
+            name: (value, by_feature[:, index].tolist()) for index, (name, value) in enumerate(context.items())
+        }
+        prior = self._prior(features, arms)
+        phi = self._phi(features, arms)
+        means = prior + phi @ self._w
+        parts[PRIOR] = (None, prior.tolist())
+        widths = np.sqrt(np.square(phi @ self._root).sum(axis=1))
+        return Explanation(
+            unit="reward",
+            arms=parted(arms, means.tolist(), parts, widths.tolist()),
+            leader=arms[int(np.argmax(means))].name,
+            among=tuple(arm.name for arm in arms),
+            epsilon=1.0,
+            notes=(f"each arm is drawn as often as it won among {SAMPLES} samples of the belief",),
+        )
 
     def learn(self, features: Mapping[str, float], arm: Arm, reward: float) -> None:
         """Takes in one reward; all earlier ones weigh `discount` as much as before."""

@@ -3,24 +3,39 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from schemas.features import features_schema
 from schemas.settings import SettingsError, Shared
 from services.decider.core.arms import build_arms, default_profile
 from services.decider.core.checked import Checked
-from services.decider.core.context import default_context
+from services.decider.core.context import default_context, read_context
 from services.decider.core.policy import Arm, Policy
-from services.decider.core.snapshot import Identity, fingerprint
+from services.decider.core.snapshot import DamagedPrior, Identity, fingerprint
 
 if TYPE_CHECKING:
     from services.decider.config import DeciderConfig
 
 
-def make_policy(config: "DeciderConfig", shared: Shared) -> Checked:
-    """The configured policy, fresh, behind its check. Raises SettingsError for a name that is not known."""
+def make_policy(
+    config: "DeciderConfig", shared: Shared, *, set_aside: Callable[[DamagedPrior], None] | None = None
+) -> Checked:
+    """The configured policy, fresh, behind its check. Raises SettingsError for a name that is not known.
+
+    A warm start whose file is damaged is told to `set_aside`, and the policy starts cold; without `set_aside` it raises
+    DamagedPrior, for whoever compares policies must not take a cold one for a warm one.
+    """
     maker = _MAKERS.get(config.policy)
     if maker is None:
         raise SettingsError(f"decider.policy: {config.policy!r} is not known; known are {', '.join(POLICIES)}")
-    return Checked(maker(config, shared, build_arms(shared, config.profiles)))
+    arms = build_arms(shared, config.profiles)
+    try:
+        return Checked(maker(config, shared, arms))
+    except DamagedPrior as damage:
+        if set_aside is None:
+            raise
+        set_aside(damage)
+        return Checked(maker(replace(config, warm_start=False), shared, arms))
 
 
 def profile_named(name: str | None, arms: tuple[Arm, ...], shared: Shared, setting: str, where: str = "decider") -> Arm:
@@ -55,10 +70,12 @@ def _linucb(config: "DeciderConfig", shared: Shared, arms: tuple[Arm, ...]) -> P
     centre = profile_named(config.prior_profile, arms, shared, "prior_profile")
     context = config.context_features or default_context(shared.classes)
     meaning = meaning_of(config, shared)
-    start = warm.read_warm_start(meaning) if config.warm_start else None
+    basis = Basis(shared.classes, shared.weights, arms, centre, likeness_decades=config.likeness_decades)
+    size = basis.size * len(read_context({}, context))
+    start = warm.read_warm_start(meaning, warm.PRIOR_FILE, size=size) if config.warm_start else None
     origin = [start.provenance.commit, start.provenance.seed, start.strength] if start is not None else []
     return linucb.LinUCB(
-        Basis(shared.classes, shared.weights, arms, centre, likeness_decades=config.likeness_decades),
+        basis,
         context,
         arms,
         shared.classes,

@@ -12,7 +12,7 @@ class Breaker:
     """Counts rollbacks in a sliding window. Times are monotonic seconds and are arguments.
 
     Half open it lets one change through. What then comes of it closes the breaker or opens it again, and so does
-    nothing: a change of which nothing is known after `trial_seconds` counts as one that failed.
+    nothing: a change of which nothing good is known after `trial_seconds` counts as one that failed.
     """
 
     rollbacks_to_open: int
@@ -71,9 +71,13 @@ class Breaker:
             self._opened_at = self._tried_at = None
             self._rollbacks.clear()
 
+    def is_due(self, now: float) -> bool:
+        """Whether a change has been under trial for as long as it may."""
+        return self._tried_at is not None and now - self._tried_at >= self.trial_seconds
+
     def gives_up(self, now: float) -> bool:
         """Whether the trial has lasted too long without evidence; True opens it again, for another cool-down."""
-        if self._tried_at is None or now - self._tried_at < self.trial_seconds:
+        if not self.is_due(now):
             return False
         self.reopen(now)
         return True

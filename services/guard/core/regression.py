@@ -74,7 +74,7 @@ def find_regression(
         now = after.classes.get(name)
         if then.judged_by == "pressure":
             old, new = then.waited_ratio, now.waited_ratio if now is not None else None
-            evidence, counts = _compare_waits(then, now, wait_ratio), old is not None
+            evidence, counts = compare_waits(then, now, wait_ratio), old is not None
         elif then.objective_seconds is not None:
             old, new = then.latency.p99_seconds, now.latency.p99_seconds if now is not None else None
             evidence = _compare_latencies(then, now, limit_ratio, floor_ratio, min_requests)
@@ -111,9 +111,10 @@ def _compare_latencies(
     return evidence
 
 
-def _compare_waits(then: ClassState, now: ClassState | None, limit_ratio: float) -> Evidence:
-    """Waits are parts of the time, and nothing is as good a number as any: they are compared by their difference, not
-    by their ratio, and only above the ceiling, since what is allowed is no harm.
+def compare_waits(then: ClassState, now: ClassState | None, limit_ratio: float) -> Evidence:
+    """What two looks at a class that pressure judges say. Waits are parts of the time, and nothing is as good a number
+    as any: they are compared by their difference, not by their ratio, and only above the ceiling, since what is allowed
+    is no harm.
     """
     if now is None or now.judged_by != "pressure" or now.waited_source != then.waited_source:
         return "unknown"

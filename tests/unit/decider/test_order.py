@@ -53,6 +53,22 @@ def certain(choice):
     return choice.arm
 
 
+# ---- content ---------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_moved_where_all_is_well_and_nobody_could_use_more():
+    seen = features() | {f"{B}.present": 0.0}
+    rich = {"widths": 0.1, "budget": 100.0}
+    assert certain(decide(seen, BEST_DOWN, **rich)) == HERE
+    assert decide(seen | {f"{B}.present": 1.0}, BEST_DOWN, **rich).propensities[HERE] < 1.0
+    assert certain(decide(seen | {f"{LC}.over_ratio": 0.01}, BEST_DOWN, **rich)) == HERE
+
+
+def test_an_objective_that_is_missed_a_little_leaves_nobody_content():
+    seen = features(lc_over=0.02) | {f"{B}.present": 0.0}
+    assert decide(seen, BEST_DOWN, epsilon=0.0).arm == DOWN
+
+
 # ---- rescue ----------------------------------------------------------------------------------------------------------
 
 
@@ -66,6 +82,11 @@ def test_most_important_class_is_rescued_with_all_there_is_whatever_is_believed(
 def test_another_class_is_rescued_with_what_is_believed_best_of_what_gives_it_more():
     means = {HERE: 0.9, UP: 0.95, "lc10-d10-b1": 0.2, "lc10-d32-b1": 0.3, "lc10-d100-b1": 0.1}
     assert certain(decide(features(d_rescue=1.0, d_over=0.9), means)) == "lc10-d32-b1"
+
+
+@pytest.mark.parametrize(("over", "arm"), [(0.51, FAR_UP), (0.5, UP)])
+def test_most_important_class_is_rescued_from_less_with_what_is_believed_best_of_what_gives_it_more(over, arm):
+    assert certain(decide(features(lc_rescue=1.0, lc_over=over), BEST_DOWN)) == arm
 
 
 def test_what_has_burnt_rescues_nobody():

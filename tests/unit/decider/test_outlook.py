@@ -12,6 +12,7 @@ from services.decider.core.outlook import (
     HEIR_PATIENCE,
     MOST_RETRY_STATES,
     PATIENCE,
+    RESCUE_SHORT_AFTER,
     RETRY_STATES,
     Outlook,
     outlook_names,
@@ -123,6 +124,18 @@ def test_two_states_of_late_requests_call_for_rescue_and_one_does_not():
     assert see(outlook, lc=0.6)[f"{LC}.rescue"] == 0.0
 
 
+def test_what_is_missed_by_less_calls_for_rescue_when_it_lasts():
+    outlook = fresh()
+    assert [see(outlook, lc=0.12)[f"{LC}.rescue"] for _ in range(RESCUE_SHORT_AFTER)] == [0.0] * (
+        RESCUE_SHORT_AFTER - 1
+    ) + [1.0]
+    assert see(outlook, lc=0.1)[f"{LC}.rescue"] == 0.0
+    assert see(outlook, RESCUE_SHORT_AFTER - 1, lc=0.12)[f"{LC}.rescue"] == 0.0
+    assert see(outlook, lc=0.12, latency=-1.0)[f"{LC}.rescue"] == 0.0  # it falls: it catches up
+    assert see(outlook, RESCUE_SHORT_AFTER - 1, lc=0.12)[f"{LC}.rescue"] == 0.0
+    assert see(outlook, lc=0.12, known=False)[f"{LC}.rescue"] == 0.0
+
+
 def test_latency_that_falls_is_catching_up_and_not_rescued():
     outlook = fresh()
     assert [see(outlook, lc=0.9, latency=level)[f"{LC}.rescue"] for level in (0.5, 0.46, 0.42)] == [0.0, 0.0, 0.0]
@@ -163,7 +176,9 @@ def test_class_that_may_get_more_is_never_lost():
 
 def test_half_bad_states_count_a_quarter():
     outlook = fresh()
-    assert [see(outlook, lc=0.3, weights=MOST_LC)[f"{LC}.lost"] for _ in range(8)] == [0.0] * 7 + [1.0]
+    assert [see(outlook, lc=0.3, weights=MOST_LC)[f"{LC}.lost"] for _ in range(8)] == [0.0] * (
+        RESCUE_SHORT_AFTER - 1
+    ) + [1.0]
 
 
 def test_one_good_state_or_a_falling_latency_starts_the_count_again():

@@ -8,6 +8,7 @@ from schemas.codec import encode
 from schemas.messages import Action
 from schemas.subjects import message_id, subject, subject_of
 from services.decider.config import DeciderConfig
+from services.decider.core import warm
 from services.decider.service import DeciderService
 from tests.support import builders
 from tests.support.builders import BATCH, CRITICAL, DEFAULT, NODE, batch_state, class_state, state, verdict
@@ -200,3 +201,17 @@ async def test_bytes_that_are_no_state_cost_that_message_only(decider):
     await decider.inject(state())
     assert len(decider.sent(Action)) == 1
     assert decider.dropped("state", "decode") == 3
+
+
+async def test_a_damaged_prior_is_set_aside_and_the_service_starts_cold_and_decides(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    prior = msgspec.json.decode(warm.PRIOR_FILE.read_bytes())
+    (tmp_path / "prior.json").write_bytes(msgspec.json.encode({**prior, "strength": -60.0}))
+    monkeypatch.setattr(warm, "PRIOR_FILE", tmp_path / "prior.json")
+    async with harness("decider", DeciderConfig, DeciderService, {"decider.seed": 1}) as made:
+        await made.inject(state())
+        assert len(made.sent(Action)) == 1
+    said = [(record.getMessage(), record.trimtab_fields) for record in caplog.records]
+    (aside,) = [fields for event, fields in said if event == "prior_set_aside"]
+    assert "prior.json: strength: -60" in aside["reason"]
+    assert [fields["begins"] for event, fields in said if event == "policy_ready"] == ["cold"]

@@ -1,6 +1,7 @@
 """The warm start: for whom it is, what it is worth, and that it is shipped."""
 
 import random
+import re
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,9 @@ from hatchling.builders.wheel import WheelBuilder
 
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, Shared
 from services.decider.config import DeciderConfig
+from services.decider.core import warm as warm_module
 from services.decider.core.policy import SnapshotMismatch
+from services.decider.core.snapshot import DamagedPrior
 from services.decider.core.warm import PRIOR_FILE, read_warm_start
 from services.decider.core.zoo import make_policy, meaning_of
 
@@ -113,6 +116,94 @@ def test_damaged_file_is_an_error_that_names_it(tmp_path, damage):
     assert path.read_bytes() != raw
     with pytest.raises(ValueError, match=r"prior\.json: "):
         read_warm_start(MODEL, path)
+
+
+def damaged(path, **changes):
+    """The shipped prior with some fields replaced, as a file."""
+    prior = msgspec.json.decode(PRIOR_FILE.read_bytes())
+    prior.update(changes)
+    path.write_bytes(msgspec.json.encode({name: value for name, value in prior.items() if value is not None}))
+    return path
+
+
+def gram_with(row, column, value):
+    gram = list(read_warm_start(MODEL).gram)
+    gram[row * (row + 1) // 2 + column] = value
+    return gram
+
+
+TOLD = msgspec.json.decode(PRIOR_FILE.read_bytes())["provenance"]
+CHANGES = {
+    "negative strength": ({"strength": -1.0}, "strength: -1 is not more than 0"),
+    "no strength": ({"strength": 0.0}, "strength: 0 is not more than 0"),
+    "endless strength": ({"strength": 1e300}, r"strength: 1e\+300 is not .* at most 10000"),
+    "a variance below zero": ({"gram": gram_with(5, 5, -0.5)}, "gram: no mean of lessons has an eigenvalue of -0"),
+    "more correlation than there can be": (
+        {"gram": gram_with(5, 2, 3.0)},
+        "gram: no mean of lessons has an eigenvalue",
+    ),
+    "a huge product": ({"gram": gram_with(5, 5, 1e300)}, "gram: a number beyond 100"),
+    "a huge negative weight": ({"solution": [-1e300] * 96}, "solution: a number beyond 100"),
+    "another size that fits itself": ({"size": 4, "gram": [1.0] * 10, "solution": [0.0] * 4}, "size: 4 terms, .* 96"),
+    "a size below zero": ({"size": -1, "gram": [], "solution": []}, "size: -1"),
+    "no provenance": ({"provenance": None}, "missing required field `provenance`"),
+    "no command": ({"provenance": {**TOLD, "command": " "}}, "provenance.command: empty"),
+    "no version": ({"provenance": {**TOLD, "trimtab": ""}}, "provenance.trimtab: empty"),
+    "no date": ({"provenance": {**TOLD, "made_at": ""}}, "provenance.made_at: empty"),
+    "no lessons": ({"provenance": {**TOLD, "lessons": 0}}, "provenance.lessons: 0"),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_prior_that_no_lessons_give_is_refused_with_its_file_and_reason(tmp_path, case):
+    changes, words = CHANGES[case]
+    path = damaged(tmp_path / "prior.json", **changes)
+    with pytest.raises(ValueError, match=rf"prior\.json: .*{words}"):
+        read_warm_start(MODEL, path, size=96)
+
+
+def test_size_below_one_is_refused_whoever_asks(tmp_path):
+    for size in (0, -1):
+        path = damaged(tmp_path / "prior.json", size=size, gram=[], solution=[])
+        with pytest.raises(ValueError, match=rf"size: {size} is outside 1 to 1024"):
+            read_warm_start(MODEL, path)
+
+
+def test_rounding_to_five_digits_is_no_damage(tmp_path):
+    """What is left of a direction that no lesson had: rounding may put it a little below zero."""
+    gram = read_warm_start(MODEL).gram
+    flat = [0.0 if index in range(5 * 6 // 2, 6 * 7 // 2) else value for index, value in enumerate(gram)]
+    for row in range(6, 96):
+        flat[row * (row + 1) // 2 + 5] = 0.0
+    flat[5 * 6 // 2 + 5] = -1e-5
+    assert read_warm_start(MODEL, damaged(tmp_path / "prior.json", gram=flat)) is not None
+    flat[5 * 6 // 2 + 5] = -1e-3
+    with pytest.raises(ValueError, match=r"eigenvalue of -0\.001"):
+        read_warm_start(MODEL, damaged(tmp_path / "prior.json", gram=flat))
+
+
+def test_file_that_cannot_be_read_is_damage(tmp_path):
+    with pytest.raises(DamagedPrior, match="cannot be read: Is a directory"):
+        read_warm_start(MODEL, tmp_path)
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_policy_with_a_damaged_prior_starts_cold_and_tells_why_once(tmp_path, monkeypatch, case):
+    changes, words = CHANGES[case]
+    monkeypatch.setattr(warm_module, "PRIOR_FILE", damaged(tmp_path / "prior.json", **changes))
+    told = []
+    made = make_policy(DeciderConfig(), Shared(), set_aside=told.append).policy
+    (damage,) = told
+    assert re.search(rf"prior\.json: .*{words}", str(damage))
+    assert made.warm is None
+    assert made.identity == make(warm_start=False).identity
+
+
+def test_whoever_compares_policies_hears_of_a_damaged_prior_as_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(warm_module, "PRIOR_FILE", damaged(tmp_path / "prior.json", strength=-1.0))
+    with pytest.raises(DamagedPrior, match="strength"):
+        make()
+    assert make(warm_start=False).warm is None
 
 
 def test_prior_is_in_the_wheel():

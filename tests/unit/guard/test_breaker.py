@@ -79,6 +79,14 @@ def test_a_trial_without_evidence_opens_it_again_for_the_whole_cool_down(opened)
     assert opened.blocks(171.0) is None
 
 
+def test_a_trial_is_due_when_it_has_lasted_its_time(opened):
+    assert not opened.is_due(10_000.0)
+    opened.tried(81.0)
+    assert [opened.is_due(at) for at in (110.9, 111.0, 111.1)] == [False, True, True]
+    opened.kept(111.1)
+    assert (opened.state(111.1), opened.is_due(200.0)) == ("closed", False)
+
+
 def test_without_a_trial_there_is_nothing_to_give_up(opened):
     assert not opened.gives_up(10_000.0)
 

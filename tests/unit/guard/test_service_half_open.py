@@ -31,11 +31,16 @@ class World:
         self.number = 0
         self.known = 0
 
-    async def cycle(self, before_p99=GOOD, after_p99=GOOD, *, outcome="applied", requests=500, later=None, pods=None):
-        """A whole cycle that takes a tick; returns its verdict."""
+    async def cycle(
+        self, before_p99=GOOD, after_p99=GOOD, *, outcome="applied", requests=500, later=None, pods=None, over=None
+    ):
+        """A whole cycle that takes a tick; returns its verdict. `over`: the part of the requests over the objective in
+        both looks, with P99s beyond what can be seen.
+        """
         self.number += 1
         guard, fields = self.guard, {} if pods is None else {"pods": pods}
-        before = with_p99(state(cycle=self.number, at=guard.at(), **fields), before_p99, requests=requests)
+        seen = {} if over is None else {"over_ratio": over, "saturated": ("p99",)}
+        before = with_p99(state(cycle=self.number, at=guard.at(), **fields), before_p99, requests=requests, **seen)
         await guard.inject(before, action(cycle=self.number, at=guard.at()))
         told = guard.sent(Verdict)[-1]
         assert told.cycle == self.number
@@ -43,7 +48,7 @@ class World:
             await guard.inject(actuation(cycle=self.number, outcome=outcome, at=guard.at(), writes=WRITTEN))
         await guard.advance(2.0)
         await guard.inject(
-            with_p99(after(before, pods=before.pods), after_p99, requests=requests if later is None else later)
+            with_p99(after(before, pods=before.pods), after_p99, requests=requests if later is None else later, **seen)
         )
         await guard.advance(TICK - 2.0)
         return told
@@ -85,6 +90,25 @@ async def test_a_change_that_nothing_becomes_known_of_is_taken_back_and_it_opens
         told = await world.cycle(requests=FEW)
         assert (told.execute, told.breaker) == (False, "open")
         assert "another 50 s" in told.reason
+
+
+LATE = 10.0  # seconds: the end of the histogram
+
+
+async def test_a_change_under_which_no_more_is_missed_than_before_has_stood_its_trial_at_its_end_and_not_before():
+    async with half_open() as world:
+        told = [await world.cycle(LATE, LATE, over=1.0) for _ in range(7)]
+        assert [verdict.execute for verdict in told] == [True, False, False, False, False, False, True]
+        assert [verdict.breaker for verdict in told] == ["half_open"] * 6 + ["closed"]
+        assert world.orders() == []
+
+
+async def test_a_change_under_which_more_is_missed_than_before_has_not():
+    async with half_open() as world:
+        await world.cycle(LATE, LATE, over=0.9)
+        told = [await world.cycle(LATE, LATE, over=0.95) for _ in range(8)]
+        assert world.orders() == [(2, "restore")]
+        assert (told[-1].execute, told[-1].breaker) == (False, "open")
 
 
 async def test_evidence_that_comes_later_closes_it():

@@ -23,7 +23,7 @@ from lab.arena.bench import (
     play_in_turn,
 )
 from lab.arena.pool import play_in_processes
-from lab.arena.results import BestStatic, Curves, Row
+from lab.arena.results import BestStatic, Curves, Row, read_results, write_results
 from lab.arena.scenario import Scenario, SpinnerPod, constant
 from runtime.errors import ConfigError
 
@@ -207,11 +207,109 @@ def test_a_row_without_its_baseline_is_left_out_and_counted():
     )
 
 
-def test_an_interrupted_bench_keeps_what_is_there_and_says_how_much_is_not():
+def test_an_interrupted_bench_keeps_whole_seeds_and_says_what_it_left_out():
+    """Two processes play: one is in the next block, the other one still in the last."""
     asked = plan(scenarios=(scenario(),))
-    results = assemble(asked, played(asked)[:4], SETTING)
-    assert "interrupted: 5 of 9 runs never ended" in results.notes
-    assert {row.seed for row in results.results} >= {jobs_of(asked)[0].seed}
+    all_of_them = played(asked)
+    blocks = [all_of_them[start : start + 3] for start in (0, 3, 6)]
+    first, second, third = (block[0][0].seed for block in blocks)
+    results = assemble(asked, [*blocks[0], *blocks[1][:2], *blocks[2][:1]], SETTING)
+    assert {(row.policy, row.seed) for row in results.results} == {("trimtab", first), (BASELINE, first)}
+    assert [best.seed for best in results.best_static] == [first]
+    assert {curve.seed for curve in results.curves} <= {first}
+    assert all(band.low == () for band in results.bands)
+    assert results.seeds == (first,)
+    left = ", ".join(map(str, sorted((second, third))))
+    assert results.notes == (
+        "interrupted: 3 of 9 runs never ended",
+        f"left out: 3 runs of seeds that are not whole ({left})",
+    )
+
+
+def test_whole_seeds_are_kept_in_the_order_that_was_asked_for_whichever_ended_first():
+    asked = plan(scenarios=(scenario(),))
+    whole = [(job, outcome) for job, outcome in played(asked) if job.seed != 1]
+    results = assemble(asked, whole[::-1], SETTING)
+    assert results.seeds == (3, 2)
+    assert [(row.policy, row.seed) for row in results.results] == [
+        ("trimtab", 3), ("trimtab", 2), (BASELINE, 3), (BASELINE, 2),
+    ]  # fmt: skip
+    assert results.notes == ("interrupted: 3 of 9 runs never ended",)
+
+
+def test_without_a_whole_seed_the_one_that_got_furthest_is_kept():
+    asked = plan(scenarios=(scenario(),), with_best_static=False, policies=("trimtab", "step", BASELINE))
+    some = [(job, out) for job, out in played(asked) if (job.seed, job.policy) not in {(1, "step"), (2, "step")}]
+    some = [(job, out) for job, out in some if job.seed != 3 and (job.seed, job.policy) != (2, "trimtab")]
+    results = assemble(asked, some, SETTING)
+    assert {(row.policy, row.seed) for row in results.results} == {("trimtab", 1), (BASELINE, 1)}
+    assert results.notes[1] == "left out: 1 runs of seeds that are not whole (2)"
+
+
+def test_a_run_that_failed_has_ended_and_its_seed_is_whole():
+    def stumble(job):
+        if (job.policy, job.seed) == ("trimtab", 3):
+            raise ArithmeticError("lost")
+        return play(job)
+
+    asked = plan(scenarios=(scenario(),))
+    results = assemble(asked, [pair for pair in played(asked, stumble) if pair[0].seed == 3], SETTING)
+    assert [(row.policy, row.seed) for row in results.results] == [(BASELINE, 3)]
+    assert results.seeds == (3,)
+
+
+def test_a_bench_that_is_interrupted_at_once_has_nothing():
+    results = assemble(plan(), [], SETTING)
+    assert (results.results, results.seeds) == ((), ())
+
+
+# ---- the file --------------------------------------------------------------------------------------------------------
+
+
+def test_results_that_cannot_be_written_leave_the_old_ones_whole_and_nothing_beside(tmp_path, monkeypatch):
+    path = tmp_path / "results.json"
+    write_results(str(path), assemble(plan(), [], SETTING))
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    for step in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, full)
+            with pytest.raises(OSError, match="No space left"):
+                write_results(str(path), assemble(plan(), played(plan()), SETTING))
+        assert path.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [path]
+    write_results(str(path), assemble(plan(), played(plan()), SETTING))
+    assert len(read_results(str(path)).results) == 12
+
+
+def test_results_are_written_into_a_file_whose_folder_takes_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "results.json"
+    path.write_text("old")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    number = path.stat().st_ino
+    write_results(str(path), assemble(plan(), [], SETTING))
+    assert read_results(str(path)).commit == "abc"
+    assert path.stat().st_ino == number
+
+
+def test_results_replace_what_a_link_names_and_keep_its_rights(tmp_path):
+    path, link, new = tmp_path / "results.json", tmp_path / "link.json", tmp_path / "new.json"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    write_results(str(link), assemble(plan(), [], SETTING))
+    assert link.is_symlink()
+    assert read_results(str(path)).commit == "abc"
+    assert path.stat().st_mode & 0o777 == 0o640
+    before = os.umask(0o022)
+    try:
+        write_results(str(new), assemble(plan(), [], SETTING))
+    finally:
+        os.umask(before)
+    assert new.stat().st_mode & 0o777 == 0o644
 
 
 def test_bands_are_the_mean_of_the_cumulative_scores_over_the_seeds():

@@ -1,5 +1,6 @@
 """The Gymnasium environment: the library's own checker, and what its docstring promises."""
 
+import math
 import warnings
 
 import gymnasium
@@ -107,11 +108,66 @@ def test_options_choose_another_scenario_from_then_on():
     assert env.render() == "gen:3: start"
 
 
+def test_the_queue_alone_can_be_chosen_and_a_scenario_given_whole_keeps_its_own():
+    def scores(env, **reset):
+        env.reset(seed=1, **reset)
+        return [env.step(1)[4]["score"] for _ in range(12)]
+
+    expected = {queue: scores(NodeWeight("flood", queue=queue)) for queue in ("bounded", "unbounded")}
+    assert expected["bounded"] != expected["unbounded"]
+    env = NodeWeight("flood")
+    assert scores(env, options={"queue": "unbounded"}) == expected["unbounded"]
+    assert scores(env) == expected["unbounded"], "from then on"
+    assert scores(env, options={"queue": "bounded"}) == expected["bounded"]
+    whole = named("flood", "unbounded")
+    assert scores(NodeWeight(whole)) == expected["unbounded"]
+    assert scores(env, options={"scenario": whole}) == expected["unbounded"]
+    assert scores(env, options={"scenario": whole, "queue": "bounded"}) == expected["bounded"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"queue": "weird"}, "queue 'weird'; known: bounded, unbounded"),
+        ({"queue": None}, "queue None; known"),
+        ({"scenario": "flood", "queue": "weird"}, "queue 'weird'"),
+        ({"scenario": "nowhere"}, "unknown scenario 'nowhere'"),
+        ({"scenario": 3}, "scenario 3: give a name"),
+        ({"scenarios": "flood"}, "options: 'scenarios' is not known; known: queue, scenario"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused_and_change_nothing(options, words):
+    env = NodeWeight("quiet", render_mode="ansi")
+    before = play(env, [3])[0]
+    with pytest.raises(ValueError, match=words):
+        env.reset(options=options)
+    assert np.array_equal(play(env, [3])[0], before)
+    assert env.render().startswith("quiet cycle 1: ")
+
+
+@pytest.mark.parametrize("action", [-1, 1.5, np.int64(-1), np.float64(1.0), 10**30, None, "1"])
+def test_what_is_no_action_is_refused_and_nothing_happens(action):
+    env = NodeWeight("quiet", cycles=2)
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match=rf"action .*: give a whole number from 0 to {len(env.arms) - 1}"):
+        env.step(action)
+    with pytest.raises(ValueError, match="action"):
+        env.step(len(env.arms))
+    assert [env.step(last)[3] for last in (0, np.int64(len(env.arms) - 1))] == [False, True]
+
+
 def test_what_cannot_be_played_is_refused():
+    with pytest.raises(ValueError, match="queue 'weird'; known: bounded, unbounded"):
+        NodeWeight(queue="weird")
+    with pytest.raises(ValueError, match="queue 'weird'; known: bounded, unbounded"):
+        NodeWeight(named("flood"), queue="weird")
     with pytest.raises(ValueError, match="unknown scenario 'nowhere'"):
         NodeWeight("nowhere")
     with pytest.raises(ValueError, match="cycles"):
         NodeWeight(cycles=0)
+    for seconds in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="cycle_seconds"):
+            NodeWeight(cycle_seconds=seconds)
     with pytest.raises(ValueError, match="render_mode 'human'"):
         NodeWeight(render_mode="human")
     with pytest.raises(gymnasium.error.ResetNeeded):

@@ -12,8 +12,8 @@ from lab.arena.episode import (
     play,
     play_static,
     run,
-    static_profiles,
 )
+from lab.arena.hindsight import static_profiles
 from lab.arena.scenario import Curve, Scenario, ServicePod, SpinnerPod, constant
 from lab.arena.scenarios import named
 from lab.arena.sim_world import shared_settings
@@ -220,6 +220,15 @@ def test_a_trial_without_evidence_is_given_up_and_originals_return():
     curves = half_open(BETTER, *[None] * 6, BETTER, scenario=fading(15.0), trial_seconds=15.0)
     assert [n for n, arm in enumerate(curves.arms) if arm != curves.arms[0]] == [4, 5, 6, 11]
     assert curves.outcomes[11] == "applied"
+
+
+def test_a_trial_under_which_no_more_is_missed_than_before_has_stood_it_at_its_end():
+    """From cycle 4 on far more requests come than can be served, with or without the change: all are late."""
+    drowned = msgspec.structs.replace(CALM, rate=Curve(((0.0, 150.0), (2.0, 4000.0))))
+    node = msgspec.structs.replace(NODE, pods=(drowned, BURN), queue="unbounded")
+    curves = half_open(BETTER, *[None] * 4, WORSE, scenario=node, trial_seconds=15.0)
+    assert curves.outcomes[4:9] == ("applied", "breaker", "breaker", "hold", "hold")
+    assert curves.arms[4:9] == (BETTER,) * 5
 
 
 # ---- static profiles ----

@@ -359,10 +359,10 @@ def test_an_export_where_nobody_may_write_is_told(tmp_path):
 def recording(tmp_path):
     path = tmp_path / "a.recording"
     with create_recording(path, Header(trimtab="0.1.0", node=NODE, streams=(AUDIT, STATE))) as writer:
-        for n in range(1, 4):
-            for item in stored(*cycle(n)):
-                writer.add(item)
-            writer.flush()
+        for number, item in enumerate(stored(*cycle(1), *cycle(2), *cycle(3)), 1):
+            writer.add(item)
+            if number % 5 == 0:
+                writer.flush()
     return path
 
 

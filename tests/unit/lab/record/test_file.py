@@ -262,6 +262,53 @@ def test_a_message_taken_out_of_a_block_that_was_made_anew_is_found(path):
     assert [damage.kind for damage in damages(path)] == ["changed"]
 
 
+ALL_NODES = msgspec.structs.replace(HEADER, node=None)
+
+
+def test_a_message_that_was_never_written_is_missed(tmp_path):
+    with create_recording(tmp_path / "a", ALL_NODES) as writer:
+        for item in (stored(1), stored(7, B), stored(2), stored(8, B), stored(4), stored(9, B)):
+            writer.add(item)
+    assert sequences(tmp_path / "a") == [1, 7, 2, 8, "missing", 4, 9]
+    [damage] = damages(tmp_path / "a")
+    assert str(damage).endswith(f"1 messages are missing, and no gap says why; lost: {A} 3")
+
+
+@pytest.mark.parametrize("item", [stored(3), Gap(stream=A, first=3, last=3, exact=True, reason="gone")])
+def test_a_message_or_a_gap_in_its_place_misses_nothing(tmp_path, item):
+    with create_recording(tmp_path / "a", ALL_NODES) as writer:
+        for each in (stored(2), item, stored(4)):
+            writer.add(each)
+    assert damages(tmp_path / "a") == []
+
+
+def test_of_one_node_other_numbers_are_not_missed(tmp_path):
+    assert damages(write(tmp_path / "a", [stored(1), stored(4)], [stored(9)])) == []
+
+
+@pytest.mark.parametrize("header", [HEADER, ALL_NODES])
+def test_a_message_that_comes_twice_or_too_late_is_left_out(tmp_path, header):
+    with create_recording(tmp_path / "a", header) as writer:
+        for item in (stored(4), stored(5), stored(5), stored(2), stored(6)):
+            writer.add(item)
+            writer.tracker.last[A] = max(writer.tracker.last[A], 5 if item.sequence > 4 else 4)
+    assert sequences(tmp_path / "a")[:2] == [4, 5]
+    assert sequences(tmp_path / "a").count(5) == 1
+    assert {damage.kind for damage in damages(tmp_path / "a")} >= {"misplaced"}
+
+
+def test_a_recording_made_anew_without_a_block_is_found(tmp_path):
+    """All digests and numbers are right; only what the next block knows of the one before is not."""
+    path, previous, raw = tmp_path / "a", blocks.SEED, START
+    parts = [({}, [HEADER]), ({}, [stored(1)]), ({A: 2}, [stored(3)]), ({A: 3}, [Closed(messages={A: 2})])]
+    for number, (positions, items) in enumerate(parts):
+        made, previous, _ = encode_block(number, previous, positions, items)
+        raw += made
+    path.write_bytes(raw)
+    assert sequences(path) == [1, "changed", 3]
+    assert (damages(path)[0].before, damages(path)[0].after) == ({A: 1}, {A: 3})
+
+
 @pytest.mark.parametrize("left", [0.1, 0.5, 0.99])
 def test_a_torn_last_block_is_told(path, left):
     pieces = cut(path)
@@ -427,6 +474,16 @@ def test_a_torn_last_block_is_cut_off_and_gone_on_from(path, left):
         writer.add(Gap(stream=A, first=10, last=20, exact=True, reason="gone"))
         writer.add(stored(21))
     assert sequences(path) == [*range(1, 10), (10, 20), 21]
+
+
+def test_of_a_torn_block_nothing_is_left(path):
+    with path.open("ab") as file:
+        file.write(blocks.SYNC + bytes(100_000))
+    writer, torn = resume_recording(path)
+    assert torn is not None
+    with writer:
+        writer.add(stored(13))
+    assert sequences(path) == list(range(1, 14))
 
 
 def test_a_recording_that_is_damaged_before_its_end_is_not_gone_on_with(path):

@@ -1,6 +1,7 @@
 """The streams into a file: every message once and in order, what is gone as a gap, and on from where it ended."""
 
 import asyncio
+import hashlib
 import json
 import os
 
@@ -340,7 +341,7 @@ def test_the_subjects_of_a_node_in_each_stream():
 class WithObjects(Streams):
     """Streams, and a store of models."""
 
-    def __init__(self, **objects: bytes) -> None:
+    def __init__(self, objects: dict[str, bytes | None]) -> None:
         super().__init__()
         self.objects = objects
         self.asked: list[tuple[str, str]] = []
@@ -361,50 +362,69 @@ def models(path) -> list[ModelCopy]:
     return [item for item in read_recording(path).items() if isinstance(item, ModelCopy)]
 
 
+def digest_of(payload: bytes) -> str:
+    return hashlib.sha256(payload).hexdigest()
+
+
+ONE, TWO = digest_of(b"one"), digest_of(b"two")
+
+
 async def test_a_model_is_taken_along_once_and_before_the_action_that_names_it(path):
-    streams = WithObjects(d1=b"one", d2=b"two")
-    for model in ("d1", "d1", "", "d2"):
-        streams.put("action", naming(model))
+    streams = WithObjects({f"a_b/{ONE}": b"one", f"a_b/{TWO}": b"two"})
+    for model in (ONE, ONE, "", TWO):
+        streams.put("action", naming(model), node="a.b")
     await record(streams, path)
     items = [item for item in read_recording(path).items() if isinstance(item, Stored | ModelCopy)]
     assert [type(item) for item in items] == [ModelCopy, Stored, Stored, Stored, ModelCopy, Stored]
-    assert models(path) == [ModelCopy(digest="d1", payload=b"one"), ModelCopy(digest="d2", payload=b"two")]
-    assert streams.asked == [("trimtab-models", "d1"), ("trimtab-models", "d2")]
-    streams.put("action", naming("d1"))
+    assert models(path) == [ModelCopy(digest=ONE, payload=b"one"), ModelCopy(digest=TWO, payload=b"two")]
+    assert streams.asked == [("trimtab-models", f"a_b/{ONE}"), ("trimtab-models", f"a_b/{TWO}")]
+    streams.put("action", naming(ONE))
     await record(streams, path)
     assert len(models(path)) == 2
 
 
 async def test_a_model_that_is_not_there_is_told_and_looked_for_again_next_time(path):
-    streams, said = WithObjects(), []
-    streams.put("action", naming("d1"))
+    streams, said = WithObjects({}), []
+    streams.put("action", naming(ONE))
     await record(streams, path, say=said.append)
-    assert models(path) == [ModelCopy(digest="d1", reason="trimtab-models does not have it")]
-    assert said == ["model d1 is not taken along: trimtab-models does not have it"]
-    streams.objects["d1"] = b"late"
-    streams.put("action", naming("d1"))
+    assert models(path) == [ModelCopy(digest=ONE, reason="trimtab-models does not have it")]
+    assert said == [f"model {ONE[:12]} is not taken along: trimtab-models does not have it"]
+    streams.objects[f"worker-1/{ONE}"] = b"one"
+    streams.put("action", naming(ONE))
     await record(streams, path)
-    assert models(path)[1:] == [ModelCopy(digest="d1", payload=b"late")]
+    assert models(path)[1:] == [ModelCopy(digest=ONE, payload=b"one")]
 
 
-async def test_a_refused_model_costs_no_message(path):
-    streams = WithObjects()
-    streams.refuses = True
-    streams.put("action", naming("d1"))
+@pytest.mark.parametrize(
+    ("digest", "payload", "reason"),
+    [
+        (ONE, b"half of i", "other bytes under its name"),
+        (digest_of(bytes(2000)), bytes(2000), "it has 2000 bytes, the limit is 1000"),
+        ("../x", b"one", "its name is no digest"),
+        (ONE, None, "no permission"),
+    ],
+)
+async def test_a_model_that_cannot_be_taken_along_costs_no_message(path, monkeypatch, digest, payload, reason):
+    monkeypatch.setattr("lab.record.models.MOST_MODEL_BYTES", 1000)
+    streams = WithObjects({f"worker-1/{digest}": payload})
+    streams.refuses = payload is None
+    streams.put("action", naming(digest))
     await record(streams, path)
-    assert models(path) == [ModelCopy(digest="d1", reason="no permission")]
+    [model] = models(path)
+    assert (model.digest, model.payload) == (digest, None)
+    assert reason in model.reason
     assert told(path) == ["audit 1"]
 
 
 async def test_a_bus_without_objects_has_no_models(streams, path):
-    streams.put("action", naming("d1"))
+    streams.put("action", naming(ONE))
     await record(streams, path)
-    assert models(path)[0].payload is None
+    assert models(path) == [ModelCopy(digest=ONE, reason="this bus has no objects")]
 
 
 @pytest.mark.parametrize("payload", [b"no json", b"\xff", b'{"model": 5}', b"[]", b""])
 async def test_an_action_that_cannot_be_read_is_recorded_as_it_is(path, payload):
-    streams = WithObjects()
+    streams = WithObjects({})
     streams.put("action", payload)
     await record(streams, path)
     assert [item.payload for item in read_recording(path).items() if isinstance(item, Stored)] == [payload]

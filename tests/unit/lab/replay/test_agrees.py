@@ -1,6 +1,7 @@
 """A recording goes through the cores again and comes out the same, also behind a restart."""
 
 from dataclasses import replace
+from hashlib import sha256
 
 import msgspec
 import pytest
@@ -68,8 +69,6 @@ def test_a_model_that_was_not_reached_is_a_difference(tape):
     item = tape.items[copies[1]]
     model = msgspec.json.decode(item.payload)
     model["mind"]["policies"]["linucb"]["updates"] += 1
-    from hashlib import sha256
-
     payload = msgspec.json.encode(model)
     digest = sha256(payload).hexdigest()
     forged = tape.with_item(copies[1], ModelCopy(digest=digest, payload=payload))
@@ -80,7 +79,7 @@ def test_a_model_that_was_not_reached_is_a_difference(tape):
         for entry in forged.items
     )
     report, found = replace(forged, items=items).replayed()
-    assert [difference.kind for difference in found][0] == "model"
+    assert next(difference.kind for difference in found) == "model"
     assert report.models_differ == 1
     assert not report.agrees
 

@@ -75,7 +75,7 @@ def test_settings_of_a_policy_are_taken_over_the_recorded_ones():
     ],
 )
 def test_what_is_no_policy_is_said(text, words):
-    with pytest.raises(ConfigError, match="^flag --policy: ") as raised:
+    with pytest.raises(ConfigError, match=r"^flag --policy: ") as raised:
         config_of(DeciderConfig(), wish_of(text, None), Shared())
     assert words in str(raised.value)
 

@@ -8,7 +8,7 @@ from lab.replay.publish import Pace, Publisher
 from runtime.access import access_of
 from runtime.errors import BusDown, TrimtabError
 from runtime.memory_bus import MemoryBus, matches
-from schemas.codec import decode
+from schemas.codec import decode, encode
 from schemas.messages import CollectRequest, Heartbeat
 from schemas.subjects import KINDS, SERVICES, replay_subject
 from services.decider.config import DeciderConfig
@@ -29,8 +29,6 @@ LIVE = {
 
 
 def stored(message, sequence: int = 1, stored_ns: int = 0) -> Stored:
-    from schemas.codec import encode
-
     return Stored(stream="S", sequence=sequence, stored_ns=stored_ns, subject="trimtab.v1.any", payload=encode(message))
 
 

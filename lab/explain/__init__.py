@@ -1,0 +1,1 @@
+"""Explaining: one cycle told from its messages, and from the policies as they were."""
