@@ -98,7 +98,7 @@ async def test_what_is_published_again_is_heard_under_its_run_and_stored_nowhere
     await bus.subscribe("trimtabsim.>", hear, limit=10_000)
     await bus.subscribe("trimtab.v1.>", hear_live, limit=10_000)
     extents = {stream: await bus.extent(stream) for stream in (STATE, AUDIT)}
-    code, out, err = await trimtab("replay", made, "--publish", "night-1", "--nats-url", fresh_server.url)
+    code, _, err = await trimtab("replay", made, "--publish", "night-1", "--nats-url", fresh_server.url)
     assert code == 0, err
     recorded = [item for item in read_recording(made).items() if isinstance(item, Stored)]
     await heard.until(lambda items: len(items) == len(recorded))
