@@ -57,7 +57,7 @@ def test_a_fingerprint_is_of_all_that_a_service_works_by_and_of_nothing_else():
     base = recorded().fingerprints
     assert recorded(TRIMTAB_HTTP__BASE_PORT="9000").fingerprints == base
     assert recorded("worker-2", TRIMTAB_MODE="active").fingerprints == base  # every message tells those two
-    longer = recorded(TRIMTAB_LOOP__TICK_SECONDS="60").fingerprints
+    longer = recorded(TRIMTAB_LOOP__TICK_SECONDS="7").fingerprints
     assert all(longer[name] != base[name] for name in base)
     changed = recorded(TRIMTAB_DECIDER__SEED="8").fingerprints
     assert {name for name in base if changed[name] != base[name]} == {"decider"}
