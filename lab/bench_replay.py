@@ -58,6 +58,9 @@ def _bench(path: Path, cycles: int) -> int:
         f"({1000 * cpu_seconds / max(1, report.cycles):.2f} ms a cycle); agree: {told}, "
         f"{report.models_verified} stored models"
     )
+    for kind in KINDS:
+        for reason, count in report.counts[kind].not_replayed.items():
+            print(f"not replayed: {count} {kind}s: {reason}", file=sys.stderr)
     return 0 if report.agrees else 1
 
 

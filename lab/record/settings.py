@@ -15,7 +15,7 @@ from schemas.settings import Section, Shared, settings_digest
 
 S = TypeVar("S", bound=Section)
 
-_NUMBERS_DEPEND_ON: Final = ("river", "numpy", "vowpalwabbit", "msgspec")
+_NUMBERS_DEPEND_ON: Final = ("river", "numpy", "scipy", "vowpalwabbit", "msgspec")
 _SHARED: Final = "shared"
 
 
@@ -32,8 +32,10 @@ def settings_of(config: Config, node: str) -> Settings:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the installed libraries that the numbers of a decision depend on."""
-    found = {"python": platform.python_version()}
+    """The versions of Python and of the installed libraries that the numbers of a decision depend on, and the kind of
+    machine.
+    """
+    found = {"python": platform.python_version(), "machine": platform.machine()}
     for name in _NUMBERS_DEPEND_ON:
         try:
             found[name] = version(name)

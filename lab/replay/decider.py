@@ -182,7 +182,9 @@ class DeciderReplay:
         assert action.seed is not None
         mind = Mind(config, shared, action.seed)
         left_out = mind.load(model.mind, outlook=outlook)
-        if left_out and model.run == action.run:
+        if model.run != action.run:
+            mind.mend()
+        elif left_out:
             raise NotReplayable(
                 "; ".join(f"model {action.model[:12]}: {name}: {why}" for name, why in left_out.items())
             )
@@ -232,6 +234,7 @@ class DeciderReplay:
             mind.learn(reward)
         last = mind.last_lesson
         mind.load(model.mind)
+        mind.mend()
         mind.last_lesson = last
         for reward in due[split:]:
             mind.learn(reward)

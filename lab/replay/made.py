@@ -27,6 +27,7 @@ from runtime.memory_bus import MemoryBus
 from runtime.messenger import Messenger
 from runtime.metrics import CommonMetrics
 from runtime.settings import BusSettings, HostSettings, HttpSettings, LogSettings
+from runtime.streams import MODELS
 from schemas.codec import decode, encode
 from schemas.messages import Actuation, ActuationOutcome, AnyMessage, CollectRequest, Command, PodWrite, State, Verdict
 from schemas.subjects import ROOT, message_id, node_token, subject_of
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 NODE: Final = "simulated"
 
+FIRST_MODEL: Final = "first model"
+
 _MESSAGE_NS: Final = 1000
 """What each message takes in simulated time, so that none is stored at the moment of another."""
 
@@ -49,7 +52,8 @@ _MESSAGE_NS: Final = 1000
 @dataclass(frozen=True)
 class Plan:
     """What is to be recorded. The decider is ended and started anew before the cycles `restarts`, and is not there in
-    the cycles `late`.
+    the cycles `late`. `orders` are cycles before which it is told to go on from the first model that it stored
+    (FIRST_MODEL), or to put a policy in charge (its name).
     """
 
     cycles: int
@@ -57,6 +61,7 @@ class Plan:
     seed: int = 1
     restarts: tuple[int, ...] = ()
     late: tuple[int, ...] = ()
+    orders: tuple[tuple[int, str], ...] = ()
     decider: DeciderConfig = field(default_factory=lambda: DeciderConfig(seed=1))
     guard: GuardConfig = field(default_factory=GuardConfig)
     tick_seconds: float = 5.0
@@ -134,6 +139,9 @@ class _Stage:
             await self._start("decider", DeciderService)
         if number in self._plan.late:
             await self._stop("decider")
+        for cycle, wanted in self._plan.orders:
+            if cycle == number:
+                await self._order(wanted)
         state = self._signed(self.world.before())
         self._state = state
         await self._say(state)
@@ -166,6 +174,23 @@ class _Stage:
         await asyncio.gather(running, return_exceptions=True)
         await service.stop()
         await context.messenger.stop()
+
+    async def _order(self, wanted: str) -> None:
+        digests = await self.bus.list_objects(MODELS, NODE)
+        model = digests[0].rpartition("/")[2] if wanted == FIRST_MODEL else wanted
+        order = Command(
+            node=NODE,
+            boot="operator",
+            cycle=0,
+            at=self.clock.now_ns(),
+            verb="model",
+            by="a person",
+            reason="as planned",
+            model=model,
+            id=f"order-{len(self.bus.history)}",
+        )
+        await self._say(order)
+        await settle(60)
 
     # ---- collector ----
 

@@ -179,6 +179,25 @@ def where(kind: str, node: str = OURS) -> str:
     return SUBJECTS[kind].format(node)
 
 
+# ---- replays ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_only_an_operator_says_a_replay_and_no_service_hears_one(realm, role):
+    subject = f"trimtabsim.night.verdict.{OURS}"
+    async with realm.visit("operator") as operator, realm.visit(role) as visitor:
+        ear = Ear(visitor.client)
+        await ear.listen(subject)
+        assert await visitor.refused() == (set() if role in ("operator", "auditor") else {subject})
+    async with realm.visit("operator") as operator, realm.visit(role) as visitor:
+        ear = Ear(operator.client)
+        await ear.listen("trimtabsim.*.*.*")
+        await visitor.client.publish(subject, b"again")
+        is_refused = await visitor.refused() == {subject}
+        assert is_refused == (role != "operator")
+        assert await ear.heard() == (set() if is_refused else {"again"})
+
+
 # ---- the matrix ------------------------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,10 @@ class OutlookState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     weights: tuple[float, ...] | None
 
 
+_MOST_KEPT: Final = 256
+"""Sets of present classes for which the largest shares are kept: pods come and go seldom."""
+
+
 @dataclass
 class Outlook:
     """Fed with every state's features in turn, `see` answers with `outlook_names`. Bounded: a few numbers a class."""
@@ -121,6 +125,7 @@ class Outlook:
     arms: Sequence[Arm]
     _memories: dict[str, _Memory] = field(default_factory=dict)
     _weights: tuple[float, ...] | None = None
+    _most: dict[tuple[str, ...], float | None] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ranked = sorted(
@@ -232,9 +237,14 @@ class Outlook:
             return 1.0, fair, 1.0
         weights = {other: WEIGHT_LOG_BASE ** features.get(f"{other}.weight_log", 0.0) for other in present}
         now = weights[name] / sum(weights.values())
-        profiles = [arm.weights for arm in self.arms if arm.weights is not None]
-        most = max((own[name] / sum(own[other] for other in present) for own in profiles), default=now)
-        return now, fair, most
+        key = (name, *present)
+        if key not in self._most:
+            if len(self._most) >= _MOST_KEPT:
+                self._most.clear()
+            profiles = [arm.weights for arm in self.arms if arm.weights is not None]
+            self._most[key] = max((own[name] / sum(own[other] for other in present) for own in profiles), default=None)
+        most = self._most[key]
+        return now, fair, now if most is None else most
 
 
 def _as(like: object, value: float | None) -> object:

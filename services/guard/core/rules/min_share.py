@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from schemas.messages import Action
 from services.guard.core.rules.situation import Finding, Situation
@@ -23,7 +24,7 @@ class MinShare:
         current = situation.current
         asked = {name: weight for name, weight in (action.weights or {}).items() if name in current}
         then = {name: max(0, weight) for name, weight in {**current, **asked}.items()}
-        least = Fraction(str(situation.min_share_ratio))  # as it was written: 0.05 is a twentieth
+        least = _as_written(situation.min_share_ratio)
         total, total_now = max(1, sum(then.values())), sum(current.values())
         for name in sorted(current):
             if then[name] < least * total and then[name] * total_now < current[name] * total:
@@ -31,3 +32,9 @@ class MinShare:
                 reason = f"{name}: would be left {left:.2%} of the class weights, the least is {float(least):.2%}"
                 return Finding(self.name, "refuse", reason)
         return None
+
+
+@lru_cache(maxsize=8)
+def _as_written(ratio: float) -> Fraction:
+    """0.05 is a twentieth, and not the binary number next to it."""
+    return Fraction(str(ratio))

@@ -39,7 +39,7 @@ def test_the_settings_of_a_service_are_found_by_its_fingerprint_as_they_were():
     shared = msgspec.structs.replace(config.shared, node="worker-1")
     decider = config.section("decider", DeciderConfig)
     digest = settings_digest(shared, decider)
-    known = [recorded("worker-2"), recorded()]
+    known = [recorded(TRIMTAB_DECIDER__SEED="8"), recorded()]
     assert find_settings(known, "decider", digest, DeciderConfig) == (shared, decider)
     assert find_settings(known, "guard", digest, GuardConfig) is None
     assert find_settings([], "decider", digest, DeciderConfig) is None
@@ -56,7 +56,9 @@ def test_every_recorded_section_gives_back_its_fingerprint():
 def test_a_fingerprint_is_of_all_that_a_service_works_by_and_of_nothing_else():
     base = recorded().fingerprints
     assert recorded(TRIMTAB_HTTP__BASE_PORT="9000").fingerprints == base
-    assert all(recorded("worker-2").fingerprints[name] != base[name] for name in base)
+    assert recorded("worker-2", TRIMTAB_MODE="active").fingerprints == base  # every message tells those two
+    longer = recorded(TRIMTAB_LOOP__TICK_SECONDS="7").fingerprints
+    assert all(longer[name] != base[name] for name in base)
     changed = recorded(TRIMTAB_DECIDER__SEED="8").fingerprints
     assert {name for name in base if changed[name] != base[name]} == {"decider"}
 

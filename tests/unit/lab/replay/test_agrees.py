@@ -6,8 +6,12 @@ from hashlib import sha256
 import msgspec
 import pytest
 
+from lab.record.file import read_recording
 from lab.record.items import Closed, ModelCopy, Stored
+from lab.replay.made import FIRST_MODEL, Plan, make_recording
+from services.decider.config import DeciderConfig, PolicySettings, TrialSettings
 from tests.unit.lab.replay.conftest import PLAN
+from tests.unit.lab.replay.tape import Tape
 
 
 def test_every_message_agrees_to_the_byte(tape):
@@ -102,3 +106,48 @@ def test_other_settings_are_said_and_can_be_given(tape, kind):
     assert count.agree == 0
     assert any("--config" in reason and settings.fingerprints[kind] in reason for reason in count.not_replayed)
     assert replace(tape, header=header).replayed(extra=[settings])[0].agrees
+
+
+TRIAL = DeciderConfig(
+    seed=3,
+    checkpoint_seconds=70.0,
+    shadows={"calm": PolicySettings(policy="linucb", exploration=0.05), "stay": PolicySettings(policy="hold")},
+    trial=TrialSettings(challenger="stay", block_cycles=4, washout_cycles=1, min_pairs=2, confidence=0.6),
+)
+
+
+@pytest.fixture(scope="module")
+def trial_tape(tmp_path_factory):
+    path = tmp_path_factory.mktemp("replay") / "trial.recording"
+    make_recording(path, Plan(90, scenario="flood", decider=TRIAL, restarts=(30, 62)))
+    recording = read_recording(path)
+    return Tape(recording.header, tuple(recording.items()))
+
+
+def test_a_trial_with_its_turns_and_what_follows_from_it_agrees_over_restarts(trial_tape):
+    actions = list(trial_tape.messages("action").values())
+    assert {action.trial.in_charge for action in actions if action.trial is not None} == {"linucb", "stay"}
+    assert all(action.shadows for action in actions)
+    report, found = trial_tape.replayed()
+    assert found == []
+    assert report.agrees
+    assert report.models_verified > 2
+
+
+@pytest.mark.parametrize("wanted", [FIRST_MODEL, "stay"])
+def test_an_order_of_a_model_in_the_middle_agrees(tmp_path, wanted):
+    path = tmp_path / "ordered.recording"
+    shadows = {"stay": PolicySettings(policy="hold")}
+    decider = DeciderConfig(seed=3, checkpoint_seconds=40.0, shadows=shadows)
+    make_recording(path, Plan(45, scenario="flood", decider=decider, orders=((22, wanted),)))
+    recording = read_recording(path)
+    tape = Tape(recording.header, tuple(recording.items()))
+    events = {message.cycle: message.event for message in tape.messages("action").values() if message.event}
+    assert list(events) == [22]
+    assert "a person" in events[22]
+    report, found = tape.replayed()
+    assert found == []
+    assert report.agrees
+    assert report.counts["action"].agree == 45
+    changed = tape.changed(tape.find("action", 30), lambda fields: fields.update({"propensity": 0.5}))
+    assert not changed.replayed()[0].agrees
