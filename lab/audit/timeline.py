@@ -290,12 +290,14 @@ def _by_command(order: Command) -> ByCommand:
 
 
 def _pod(node: _Node, uid: str, name: str, group: str) -> _Pod:
-    pod = node.pods.get(uid)
+    """By its uid; what has none, such as a write of a restore, by its group."""
+    key = uid or next((known for known, pod in node.pods.items() if pod.group == group), group)
+    pod = node.pods.get(key)
     if pod is None:
-        pod = node.pods[uid] = _Pod(uid, name, group)
+        pod = node.pods[key] = _Pod(uid, name, group)
         while len(node.pods) > _PODS:
             node.pods.popitem(last=False)
-    node.pods.move_to_end(uid)
+    node.pods.move_to_end(key)
     return pod
 
 

@@ -89,14 +89,16 @@ class PID:
 
     def decide(self, features: Mapping[str, float], arms: Sequence[Arm], rng: random.Random) -> Choice:
         """The arm nearest to what the loops ask for; scores are minus the distance (decades) from it."""
-        names = present(features, self._classes)
-        wanted = self._wanted(features)
-        stay = staying(arms)
+        return choose(self._scores(features, arms), 0.0, rng)
+
+    def _scores(self, features: Mapping[str, float], arms: Sequence[Arm]) -> dict[str, float]:
+        """By arm, the one that stays first."""
+        names, wanted, stay = present(features, self._classes), self._wanted(features), staying(arms)
         scores = {stay.name: 0.0}
         for arm in arms:
             gap = apart(place_of(arm, features, names), wanted)
             scores[arm.name] = (MARGIN if arm is stay else 0.0) - gap
-        return choose(scores, 0.0, rng)
+        return scores
 
     def explain(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Explanation:
         """Why: each class's part of the distance from what the loops ask for, and what makes them ask for it."""
@@ -108,12 +110,13 @@ class PID:
         parts["staying"] = (None, [MARGIN if arm is stay else 0.0 for arm in arms])
         scores = [math.fsum(row[index] for _, row in parts.values()) for index in range(len(arms))]
         seen = verdicts(features, self._classes)
-        leader = max([stay, *arms], key=lambda arm: scores[arms.index(arm)])
+        ranked = self._scores(features, arms)
+        leader = max(ranked, key=ranked.__getitem__)
         return Explanation(
             unit="decades",
             arms=parted(arms, scores, parts),
-            leader=leader.name,
-            among=(leader.name,),
+            leader=leader,
+            among=(leader,),
             notes=tuple(
                 f"{name}: {seen[name].ratio:.3g} over, target {seen[name].target:.3g}: error {error(seen[name]):+.2f} "
                 f"decades; asks for {wanted[name] - self._start[name]:+.2f} decades on its start, of which the sum is "

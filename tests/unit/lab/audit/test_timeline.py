@@ -127,6 +127,15 @@ def test_a_restore_is_on_the_word_of_who_ordered_it_or_nobodys(reason, cause):
     assert of_kind(Record(*orders, back), "change")[0].cause == cause
 
 
+def test_what_a_restore_wrote_belongs_to_the_pod_of_its_group_though_it_has_no_uid():
+    """A restore knows groups only; a group that no pod has, such as an empty QoS group, also has no uid."""
+    nameless = msgspec.structs.replace(write("api", 2000, 10), uid="", name="")
+    stray = builders.state(cycle=2, at=at_of(2), pods=(pod("api"), msgspec.structs.replace(pod("besteffort"), uid="")))
+    back = builders.actuation(cycle=2, at=at_of(2), outcome="restored", reason="stop", writes=(nameless,))
+    changes = of_kind(Record(*whole(), stray, back), "change")
+    assert [(change.pod, change.uid) for change in changes] == [("api", "uid-api")] * 2
+
+
 def test_an_order_is_told_with_who_and_its_id():
     record = Record(builders.command(verb="mode", mode="canary", by="bob", reason="try", id="x7"))
     assert told(record) == ["order: mode canary by bob: try (id x7)"]
