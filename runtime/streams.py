@@ -85,7 +85,10 @@ KEY_VALUES: Final = {
     "trimtab-mode": "The mode wished for, by node",
     "trimtab-policy": "Which model is in force, by node",
 }
-OBJECTS: Final = {MODELS: "Model snapshots: plain arrays, never pickles"}
+OBJECTS: Final = {MODELS: "What deciders have learned: plain arrays, never pickles"}
+MOST_OBJECT_BYTES: Final = _GIB // 2
+"""Room of a bucket of objects, unless an operator gave it another: whoever fills it leaves the orders theirs. Half a
+GiB: 200 models of 75 kB of each of 35 nodes, and with the streams less than the 4 GiB of our server's configuration."""
 
 
 def _differs(wanted: StreamConfig, found: StreamConfig) -> bool:
@@ -158,9 +161,13 @@ async def _until_agreed(js: JetStreamContext) -> None:
 
 async def _ensure_object_store(js: JetStreamContext, name: str, description: str) -> None:
     try:
-        await js.object_store(name)
-    except (BucketNotFoundError, NotFoundError):
-        await js.create_object_store(name, config=ObjectStoreConfig(bucket=name, description=description))
+        found = (await js.stream_info(f"OBJ_{name}")).config
+    except NotFoundError:
+        config = ObjectStoreConfig(bucket=name, description=description, max_bytes=MOST_OBJECT_BYTES)
+        await js.create_object_store(name, config=config)
+        return
+    if (found.max_bytes or -1) < 0:
+        await js.update_stream(found.evolve(max_bytes=MOST_OBJECT_BYTES))
 
 
 async def _ensure_key_value(js: JetStreamContext, name: str, description: str) -> None:

@@ -125,11 +125,12 @@ class DeciderConfig(PolicySettings, frozen=True, kw_only=True):
     is 336 models, of which `models_kept` stay."""
 
     models_kept: Annotated[int, Meta(ge=2, le=10_000)] = 200
-    """Newest stored models of this node that are kept. 200: four days of checkpoints; one takes about 60 KiB."""
+    """Newest stored models of this node that are kept. 200: four days of checkpoints; one takes about 75 kB, and as
+    much again for each shadow that learns like the default policy."""
 
     history: Annotated[int, Meta(ge=0, le=100_000)] = 2000
     """Past rewards learned anew at start, in rewards. 2000: older ones weigh less than 0.005 % at the default discount.
-    0: start from the prior."""
+    0: start from the stored model alone, or from the prior."""
 
     def check(self, shared: Shared) -> None:
         """Raises SettingsError for the first setting that contradicts another or names what does not exist."""

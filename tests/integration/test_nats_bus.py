@@ -1033,7 +1033,7 @@ async def test_orders_that_may_not_be_read_are_told_with_whose_they_are_and_with
     operator = await connect(realm.settings("operator"), "orders", ignore_events)
     await operator.publish_stored(subject("command", "a"), b"x", msg_id="1", stream=ORDERS)
     await operator.close()
-    for role, refused in (("auditor", r"consumer\.create\.\S+"), ("decider", r"stream\.info\.trimtab_orders")):
+    for role, refused in (("auditor", r"consumer\.create\.\S+"), ("rewarder", r"stream\.info\.trimtab_orders")):
         bus = await connect(realm.settings(role), "orders", ignore_events)
         with pytest.raises(BusError) as told:
             await bus.stored(ORDERS, subject("command", "a"), 1)

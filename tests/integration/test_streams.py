@@ -11,7 +11,17 @@ import runtime.streams
 from runtime.errors import BusError
 from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.settings import BusSettings
-from runtime.streams import AUDIT, KEY_VALUES, OBJECTS, ORDERS, STATE, STREAMS, ensure_streams
+from runtime.streams import (
+    AUDIT,
+    KEY_VALUES,
+    MODELS,
+    MOST_OBJECT_BYTES,
+    OBJECTS,
+    ORDERS,
+    STATE,
+    STREAMS,
+    ensure_streams,
+)
 from schemas.subjects import KINDS, subject
 
 DAY = 86_400.0
@@ -155,3 +165,17 @@ async def test_the_mode_and_the_models_have_a_place(bus):
     models = await bus.jetstream.object_store("trimtab-models")
     await models.put("m", b"weights")
     assert (await models.get("m")).data == b"weights"
+
+
+async def test_models_have_their_own_room_unless_an_operator_gave_them_another(bus):
+    js, stream = bus.jetstream, f"OBJ_{MODELS}"
+    await ensure_streams(js)
+    assert (await js.stream_info(stream)).config.max_bytes == MOST_OBJECT_BYTES
+    for before, after in ((-1, MOST_OBJECT_BYTES), (4096, 4096)):
+        config = (await js.stream_info(stream)).config
+        await js.update_stream(config.evolve(max_bytes=before))
+        await ensure_streams(js)
+        assert (await js.stream_info(stream)).config.max_bytes == after
+    with pytest.raises(BusError, match=r"was not stored \(\w+"):
+        await bus.put_object(MODELS, "node-1/a", b"x" * 5000)
+    await bus.publish_stored("trimtab.v1.command.node-1", b"order", msg_id="1", stream=ORDERS)  # has its own

@@ -27,13 +27,14 @@ from schemas.codec import decode, encode
 from schemas.features import feature_names
 from schemas.messages import AnyMessage, Contention, Mode
 from schemas.objective import NO_LATENCY
-from schemas.settings import DEFAULT_CLASSES, ClassSettings, LoopSettings, Shared, WeightSettings
+from schemas.settings import DEFAULT_CLASSES, ClassSettings, LoopSettings, Section, Shared, WeightSettings
 from schemas.subjects import SERVICES, kind_of, message_id, node_name, subject_of
 from services.actuator.metrics import ActuatorMetrics
 from services.collector.core.features import features
 from services.collector.core.workload import APART
 from services.collector.metrics import CollectorMetrics
 from services.collector.sources.workloads import read_workloads
+from services.decider.config import TrialSettings
 from services.decider.core.zoo import POLICIES
 from services.decider.metrics import DeciderMetrics
 from services.guard.core.rules import RULES
@@ -211,6 +212,7 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
     "log": LogSettings,
     "host": HostSettings,
     **SECTIONS,
+    "decider.trial": TrialSettings,
 }
 
 
@@ -245,6 +247,8 @@ def settings() -> dict[str, tuple[str, str]]:
         for field in msgspec.structs.fields(struct):
             if prefix == "" and field.name in ("loop", "weights", "classes"):
                 continue
+            if isinstance(field.type, type) and issubclass(field.type, Section):
+                continue  # it has rows of its own
             default = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
             name = f"{prefix}.{field.name}" if prefix else field.name
             found[name] = (json.dumps(msgspec.to_builtins(default), ensure_ascii=False), type_words(field.type))
