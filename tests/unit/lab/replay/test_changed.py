@@ -160,9 +160,12 @@ def test_what_came_only_just_before_the_reward_may_not_have_been_heard(tape):
     index = tape.find("reward", PLAN.late[0])
     after = tape.find("after", PLAN.late[0])
     stored_ns = tape.items[index].stored_ns
+    before = tape.find("before", PLAN.late[0])
     late = tape.with_item(after, msgspec.structs.replace(tape.items[after], stored_ns=stored_ns - 1_000_000))
-    assert late.replayed()[0].agrees
-    assert late.changed(index, lambda fields: fields.update({"terms": {}})).replayed()[0].agrees
+    unheard = late.changed(index, lambda fields: fields.update({"terms": {}}))
+    assert not unheard.replayed()[0].agrees  # nobody waited for it long enough to have missed it
+    began = msgspec.structs.replace(tape.items[before], stored_ns=stored_ns - 3_600_000_000)
+    assert unheard.with_item(before, began).replayed()[0].agrees
 
 
 def test_the_order_of_keys_is_part_of_the_bytes(tape):
