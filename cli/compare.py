@@ -1,78 +1,60 @@
 """`trimtab compare`: the policy in charge and its shadows, by node, and a trial of a challenger over nodes."""
 
 import argparse
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 import msgspec
 
 from cli.order_view import printable, show_rows
-from cli.orders import node_of
-from cli.tail import add_bus_flags, as_operator, bus_settings, notice_of_waiting
+from cli.recordings import add_record_flags, open_record
 from lab.compare import OnNode, OverNodes, compare, over_nodes
-from runtime.bus import Bus
-from runtime.errors import ConfigError, TrimtabError
-from runtime.nats_bus import connect, ignore_events
-from runtime.settings import BusSettings
-from runtime.streams import AUDIT, MODELS
+from lab.record.items import Stored
+from lab.record.source import LIVE
+from runtime.errors import TrimtabError
+from runtime.streams import AUDIT
 from schemas.codec import DecodeError, decode
-from schemas.messages import AnyMessage
-from schemas.subjects import node_name, subject
+from schemas.messages import Action, AnyMessage, Reward
 
-LIVE: Final = "live"
+_READ: Final = "24h"
 _COLUMNS: Final = ("node", "policy", "is", "decided", "mean_reward", "rewards", "agreement_ratio", "failed")
-_KINDS: Final = ("action", "reward")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The verb's flags."""
-    parser.add_argument("source", nargs="?", default=LIVE, choices=[LIVE], help="where to read: the streams, as now")
-    add_bus_flags(parser)
-    parser.add_argument("--node", default=None, help="one node only (default: all that have stored a model)")
-    parser.add_argument("--last", type=int, default=2000, metavar="CYCLES", help="newest cycles (default: 2000)")
+    parser.add_argument(
+        "recording", nargs="?", default=LIVE, help="what `trimtab record` wrote (default: the streams, live)"
+    )
+    add_record_flags(parser, with_recording=False)
+    parser.add_argument(
+        "--since", metavar="WHEN", default=None, help="how far back the streams are read (default: 24h)"
+    )
     parser.add_argument("-o", "--output", choices=["table", "json", "jsonl"], default="table")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Shows; 1 if there is nothing to compare."""
-    if not 1 <= args.last <= 100_000:  # noqa: PLR2004 - what the bus reads at once
-        raise ConfigError(f"flag --last: {args.last} is no number of cycles from 1 to 100000")
-    node = node_of(args) if args.node is not None else None
-    messages = asyncio.run(_read(as_operator(bus_settings(args)), node, args.last))
-    nodes = compare(messages)
+    """Shows; TrimtabError if there is nothing to compare."""
+    with open_record(args, "compare", since=args.since or _READ) as record:
+        nodes = compare(messages_of(record.recording.items(), args.node))
     if not nodes:
-        raise TrimtabError("no action is stored there; start a decider (trimtab up), or name another --node")
+        raise TrimtabError("no action is recorded there; start a decider (trimtab up), or name another --node")
     show_comparison(nodes, args.output)
     return 0
 
 
-async def _read(settings: BusSettings, node: str | None, last: int) -> list[AnyMessage]:
-    notice = notice_of_waiting(settings, "compare")
-    bus = await connect(settings, "trimtab-compare", ignore_events)
-    notice.cancel()
-    try:
-        return await stored_messages(bus, node, last)
-    finally:
-        await bus.close()
-
-
-async def stored_messages(bus: Bus, node: str | None, last: int) -> list[AnyMessage]:
-    """Actions and rewards of one node, or of all that have stored a model, as they were stored."""
-    tokens = {name.partition("/")[0] for name in await bus.list_objects(MODELS, "")} if node is None else set()
-    found = []
-    for each in [node] if node is not None else sorted(node_name(token) for token in tokens):
-        for kind in _KINDS:
-            found += await bus.stored(AUDIT, subject(kind, each), last)
-    messages: list[AnyMessage] = []
-    for item in sorted(found, key=lambda item: item.stored_ns):
+def messages_of(items: Iterable[object], node: str | None) -> Iterator[AnyMessage]:
+    """Actions and rewards of one node, or of all. What cannot be read is left out: `trimtab replay` tells of it."""
+    for item in items:
+        if not isinstance(item, Stored) or item.stream != AUDIT:
+            continue
         try:
-            messages.append(decode(item.payload))
+            message = decode(item.payload)
         except DecodeError:
             continue
-    return messages
+        if isinstance(message, Action | Reward) and node in (None, message.node):
+            yield message
 
 
 def show_comparison(nodes: Mapping[str, OnNode], output: str) -> None:

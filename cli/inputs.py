@@ -3,21 +3,10 @@
 import tempfile
 from pathlib import Path
 
+from lab.sections import SECTIONS
 from runtime.errors import ConfigError
-from schemas.settings import Section
-from services.actuator.config import ActuatorConfig
-from services.collector.config import CollectorConfig
-from services.decider.config import DeciderConfig
-from services.guard.config import GuardConfig
-from services.rewarder.config import RewarderConfig
 
-SECTIONS: dict[str, type[Section]] = {
-    "collector": CollectorConfig,
-    "decider": DeciderConfig,
-    "guard": GuardConfig,
-    "actuator": ActuatorConfig,
-    "rewarder": RewarderConfig,
-}
+__all__ = ["SECTIONS", "check_output_file", "make_run_dir"]
 
 
 def make_run_dir(wanted: Path | None, prefix: str) -> Path:

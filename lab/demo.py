@@ -76,6 +76,7 @@ class Demo:
                     options.tick_seconds,
                     options.set_flags,
                     metrics=options.metrics,
+                    record=True,
                 ),
                 on_message=self._hear,
             )
@@ -100,6 +101,12 @@ class Demo:
         is_closed = await rig.close()
         for trouble in rig.troubles:
             self.watcher.say(trouble)
+        if rig.recorded is not None:
+            self.watcher.say(
+                f"recorded: trimtab replay {rig.recorded}, or trimtab explain last --recording {rig.recorded}"
+            )
+        elif rig.not_recorded is not None:
+            self.watcher.say(f"not recorded: {rig.not_recorded}")
         self.restored = is_closed if is_set_up or not is_closed else None
 
     def _choose_stage(self) -> tuple[Stage, str | None]:

@@ -12,10 +12,15 @@ from typing import Any
 
 import msgspec
 
+from lab.record.recorder import new_header, record_now
+from lab.record.settings import settings_of
 from lab.recording import Recording
+from lab.sections import SECTIONS
 from lab.stage import Stage
 from runtime.bus import Received
+from runtime.config import load
 from runtime.errors import HostError, TrimtabError
+from runtime.flags import assignments
 from runtime.fleet import Fleet
 from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import HOST, EmbeddedServer
@@ -27,9 +32,11 @@ from schemas.subjects import ROOT, SERVICES, message_id, subject_of
 
 NODE = "demo"
 RECORDING = "recording.jsonl"
+RECORDED = "run.recording"
 OBJECTIVES_SECONDS = {"latency-critical": 0.1, "default": 0.25}
 CEILINGS = {name: spec.objective_pressure_ratio for name, spec in DEFAULT_CLASSES.items()}
 _READY_SECONDS = 90.0
+_RECORD_SECONDS = 30.0
 _MIN_REQUESTS = 10
 """Enough for the second look at the monitor: it runs twenty times a second, and the window is 0.9 s at a tick of 2."""
 
@@ -42,7 +49,8 @@ def _ignore(message: AnyMessage) -> None:
 class RigOptions:
     """How the rig is set up. `port` 0: any free one. `flags` go to every service. Without `metrics` the agent knows of
     no metrics endpoint: it steers by what the kernel shows. `access` is the server's file of users and TLS, `bus` how
-    all reach it, but for its address; where `bus` declares no streams, somebody has made them before `start`.
+    all reach it, but for its address; where `bus` declares no streams, somebody has made them before `start`. `record`:
+    at the end the streams go into `RECORDED`, which `trimtab replay` reads.
     """
 
     run_dir: Path
@@ -53,6 +61,7 @@ class RigOptions:
     metrics: bool = True
     access: Path | None = None
     bus: BusSettings = field(default_factory=BusSettings)
+    record: bool = False
 
 
 @dataclass
@@ -66,6 +75,8 @@ class Rig:
     originals: dict[str, str] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
     last_state: State | None = None
+    recorded: Path | None = None
+    not_recorded: str | None = None
     fleet: Fleet = field(init=False)
     bus: NatsBus | None = None
     server: EmbeddedServer = field(init=False)
@@ -111,7 +122,7 @@ class Rig:
         """Ends everything, the services first, whatever goes wrong on the way; whether every weight is what it was and
         nothing is left. Otherwise `troubles` says what.
         """
-        for end in (self.fleet.stop, self._compare, self._close_bus, self.server.stop, self._close_stage):
+        for end in (self.fleet.stop, self._compare, self._record, self._close_bus, self.server.stop, self._close_stage):
             try:
                 await end()
             except TrimtabError as error:
@@ -132,6 +143,21 @@ class Rig:
         ]
         if changed or not self.originals:
             raise HostError(f"not every weight is what it was: {'; '.join(changed) or 'none could be read'}")
+
+    async def _record(self) -> None:
+        """Keeps the streams. That this failed is no reason to call the machine anything but restored."""
+        if not self.options.record or self.bus is None or not self.fleet.pids():
+            return
+        path = self.options.run_dir / RECORDED
+        overrides = assignments([text for text in self.options.flags if text != "--set"])
+        config = load(SECTIONS, path=str(self.options.run_dir / "trimtab.yaml"), overrides=overrides, env={})
+        try:
+            async with asyncio.timeout(_RECORD_SECONDS):
+                await record_now(self.bus, path, new_header(time.time_ns(), [settings_of(config, NODE)]))
+        except (TrimtabError, TimeoutError, OSError) as error:
+            self.not_recorded = f"{path}: {type(error).__name__}: {error}"
+        else:
+            self.recorded = path
 
     async def _close_bus(self) -> None:
         if self.bus is not None:

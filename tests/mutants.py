@@ -210,9 +210,9 @@ MUTANTS: Final = (
     Mutant(
         "I3",
         "guard: a deadline within the state's two ticks",
-        GUARD,
-        "good_for = min(lifetime, self._max_state_age_seconds - cycle.age_seconds) - waited",
-        "good_for = lifetime - waited",
+        "services/guard/core/known.py",
+        "good_for = min(lifetime, situation.max_state_age_seconds - known.seen_age_seconds) - known.answer_seconds",
+        "good_for = lifetime - known.answer_seconds",
         (_OF_VERDICTS + "i3_the_deadline_is_never_later_than_two_ticks_after_the_state_s_stamp",),
     ),
     Mutant(
@@ -565,9 +565,9 @@ MUTANTS: Final = (
     Mutant(
         "breaker",
         "the one change is for the canary's pods",
-        GUARD,
-        'if self.mode != "active" or self._aftermath.breaker.state(',
-        "if True or self._aftermath.breaker.state(",
+        "services/guard/core/known.py",
+        'if stand.mode != "active" or stand.breaker != "half_open":',
+        "if True:",
         (_OF_HALF_OPEN + "the_one_change_is_for_the_canary_s_pods_alone",),
     ),
     Mutant(

@@ -2,13 +2,12 @@
 
 import json
 
-from cli.compare import show_comparison, stored_messages
+from cli.compare import messages_of, show_comparison
 from lab.compare import compare
-from runtime.memory_bus import MemoryBus
-from runtime.streams import MODELS
+from lab.record.items import Stored
+from runtime.streams import AUDIT
 from schemas.codec import encode
 from schemas.messages import Action, Shadow, Trial
-from schemas.subjects import message_id, subject, subject_of
 from tests.support import builders
 
 
@@ -27,23 +26,24 @@ def action(cycle, node="a.b"):
     )
 
 
-async def a_bus(*messages):
-    bus = MemoryBus()
-    for message in messages:
-        await bus.publish(subject_of(message), encode(message), msg_id=message_id(message))
-    return bus
+def stored(sequence, message):
+    payload = message if isinstance(message, bytes) else encode(message)
+    return Stored(stream=AUDIT, sequence=sequence, stored_ns=0, subject="trimtab.v1.any", payload=payload)
 
 
-async def test_all_nodes_with_a_decider_are_read_or_the_one_that_is_named():
-    bus = await a_bus(action(1), builders.reward(node="a.b", boot="b", cycle=1, value=0.5), action(1, "c"), action(2))
-    await bus.publish(subject("action", "a.b"), b"{")
-    for name in ("a_b", "c"):
-        await bus.put_object(MODELS, f"{name}/x", b"")
-    nodes = compare(await stored_messages(bus, None, 100))
+def test_of_a_record_actions_and_rewards_are_read_of_all_nodes_or_of_one():
+    items = [
+        stored(1, action(1)),
+        stored(2, builders.reward(node="a.b", boot="b", cycle=1, value=0.5)),
+        stored(3, b"{"),
+        stored(4, builders.verdict(node="a.b")),
+        stored(5, action(1, "c")),
+        stored(6, action(2)),
+    ]
+    nodes = compare(messages_of(items, None))
     assert {name: node.policies["old"].decided for name, node in nodes.items()} == {"a.b": 2, "c": 1}
     assert nodes["a.b"].policies["old"].mean_reward == 0.5
-    assert set(compare(await stored_messages(bus, "c", 100))) == {"c"}
-    assert [message.cycle for message in await stored_messages(bus, "a.b", 1)] == [1]  # of each kind, what can be read
+    assert set(compare(messages_of(items, "c"))) == {"c"}
 
 
 async def test_the_table_names_their_parts_and_what_follows_the_trial(capsys):
