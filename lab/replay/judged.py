@@ -47,7 +47,7 @@ def reward_again(recorded: Recorded, library: Library) -> Reward:
         action=_heard(recorded.action, recorded.reward, "action", is_told=told.policy is not None),
         verdict=_heard(recorded.verdict, recorded.reward, "verdict", is_told=told.verdict is not None),
         actuation=_actuation(recorded, recorded.reward),
-        after=_second_look(recorded, recorded.reward),
+        after=_second_look(recorded, recorded.reward, shared.loop.settle_seconds + config.answer_timeout_seconds),
     )
     interrupted = told.reason if told.reason in INTERRUPTED else None
     reward = conclude(cycle, interrupted, config, shared)
@@ -79,8 +79,15 @@ def _actuation(recorded: Recorded, reward: Part[Reward]) -> Actuation | None:
     return _heard(first, reward, "actuation", is_told=outcome is not None)
 
 
-def _second_look(recorded: Recorded, reward: Part[Reward]) -> State | None:
+def _second_look(recorded: Recorded, reward: Part[Reward], longest_seconds: float) -> State | None:
+    """The second state. The reward follows it at once, or else the longest time after the first state: so one that was
+    stored before the reward was heard, unless that time was over.
+    """
     told = reward.message
     if told.reason in _UNSEEN or (told.reason == "failed" and not told.terms):
         return None
-    return _heard(recorded.after, reward, "second state", is_told=bool(told.terms) or told.outcome == "joined")
+    is_told = bool(told.terms) or told.outcome == "joined"
+    before, after = recorded.before, recorded.after
+    if is_told or before is None or after is None or reward.stored_ns - before.stored_ns >= longest_seconds * 1e9:
+        return _heard(after, reward, "second state", is_told=is_told)
+    return after.message if after.stored_ns < reward.stored_ns else None

@@ -27,7 +27,8 @@ class MinShare:
         least = _as_written(situation.min_share_ratio)
         total, total_now = max(1, sum(then.values())), sum(current.values())
         for name in sorted(current):
-            if then[name] < least * total and then[name] * total_now < current[name] * total:
+            is_less = then[name] * least.denominator < least.numerator * total
+            if is_less and then[name] * total_now < current[name] * total:
                 left = float(Fraction(then[name], total))
                 reason = f"{name}: would be left {left:.2%} of the class weights, the least is {float(least):.2%}"
                 return Finding(self.name, "refuse", reason)

@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 
 from schemas.messages import Action, Reward, Verdict
@@ -141,6 +142,38 @@ def test_the_last_bit_of_a_number_is_seen(tape):
 
     report, found = tape.changed(index, change).replayed()
     assert ("reward", CYCLE) in [(one.kind, one.cycle) for one in found]
+    assert not report.agrees
+
+
+@pytest.mark.parametrize(("name", "value"), [("actuation", None), ("terms", {})])
+def test_a_rewarder_that_says_it_had_not_heard_what_came_long_before_is_not_believed(tape, name, value):
+    """In a cycle that is not learned from anyway, so that nothing else would follow from it."""
+    index = tape.find("reward", PLAN.late[0])
+    assert tape.messages("reward")[index].reason == "late"
+    report, found = tape.changed(index, lambda fields: fields.update({name: value})).replayed()
+    (only,) = found
+    assert {path.partition(".")[0] for path, _, _ in only.fields} == {name}
+    assert not report.agrees
+
+
+def test_what_came_only_just_before_the_reward_may_not_have_been_heard(tape):
+    index = tape.find("reward", PLAN.late[0])
+    after = tape.find("after", PLAN.late[0])
+    stored_ns = tape.items[index].stored_ns
+    before = tape.find("before", PLAN.late[0])
+    late = tape.with_item(after, msgspec.structs.replace(tape.items[after], stored_ns=stored_ns - 1_000_000))
+    unheard = late.changed(index, lambda fields: fields.update({"terms": {}}))
+    assert not unheard.replayed()[0].agrees  # nobody waited for it long enough to have missed it
+    began = msgspec.structs.replace(tape.items[before], stored_ns=stored_ns - 3_600_000_000)
+    assert unheard.with_item(before, began).replayed()[0].agrees
+
+
+def test_the_order_of_keys_is_part_of_the_bytes(tape):
+    def change(fields):
+        fields["features"] = dict(reversed(fields["features"].items()))
+
+    report, found = tape.changed(tape.find("reward", CYCLE), change).replayed()
+    assert [path for path, _, _ in found[0].fields] == ["features (order of keys)"]
     assert not report.agrees
 
 

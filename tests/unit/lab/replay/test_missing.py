@@ -66,6 +66,21 @@ def test_decisions_are_replayed_again_from_the_next_stored_model_on(tape):
     assert action.agree == action.recorded - action.not_replayed.total() > 40
 
 
+def test_a_message_that_no_cycle_misses_is_missed_by_its_number(tape):
+    place = tape.find("before", CYCLE)
+    items = tuple(
+        msgspec.structs.replace(item, sequence=item.sequence + 1)
+        if isinstance(item, Stored) and item.stream == "TRIMTAB_AUDIT" and index > place
+        else item
+        for index, item in enumerate(tape.items)
+    )
+    report, found = replace(tape, items=items).replayed()
+    assert (found, report.incomplete) == ([], [])
+    assert len(report.troubles) == 1
+    assert report.counts["action"].agree == report.counts["action"].recorded
+    assert not report.agrees
+
+
 def test_a_gap_is_said_with_its_reason(tape):
     index = tape.find("verdict", CYCLE)
     item = tape.items[index]
