@@ -15,7 +15,7 @@ from services.guard.aftermath import Aftermath
 from services.guard.config import GuardConfig
 from services.guard.core.canary import Ordered, ordered_after
 from services.guard.core.change_budget import ChangeBudget
-from services.guard.core.known import Stand, verdict_of
+from services.guard.core.known import Stand, canary_ratio_of, verdict_of
 from services.guard.core.mode_order import STANDS_STILL
 from services.guard.core.past import breaker_past, change_ages, changed_classes, class_change_ages
 from services.guard.core.state_age import StateAges
@@ -176,13 +176,13 @@ class GuardService:
 
     async def _decide(self, cycle: Cycle, action: Action | None, late: str | None = None) -> None:
         clock, now = self._context.clock, self._context.clock.monotonic()
-        breaker = self._aftermath.breaker.state(now)
+        stand = Stand(self.mode, self._aftermath.breaker.state(now))
         with self._context.metrics.step.labels("validate").time():
             verdict = verdict_of(
                 cycle.state,
                 action,
-                self._known(cycle, now, late),
-                Stand(self.mode, breaker),
+                self._known(cycle, stand, now, late),
+                stand,
                 config=self._config,
                 shared=self._shared,
                 at=clock.now_ns(),
@@ -198,9 +198,10 @@ class GuardService:
             self._moved_at = now
         await self._publish(verdict)
 
-    def _known(self, cycle: Cycle, now: float, late: str | None) -> Known:
+    def _known(self, cycle: Cycle, stand: Stand, now: float, late: str | None) -> Known:
         moved = now - max(self._moved_at, self._aftermath.moved_at)
-        ordered = self._canary_ordered
+        is_canary = canary_ratio_of(cycle.state, stand, self._config, self._shared) is not None
+        ordered = self._canary_ordered if is_canary else None
         return Known(
             seen_age_seconds=cycle.age_seconds,
             answer_seconds=now - cycle.seen_at,
