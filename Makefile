@@ -22,8 +22,14 @@ demo: $(STAMP)
 up: $(STAMP)
 	@$(BIN)/trimtab up $(ARGS)
 
+# What computes goes over two processes, what measures a machine or a server then has it alone. With ARGS: just those.
 test: $(STAMP)
+ifeq ($(strip $(ARGS)),)
+	@$(BIN)/python -m pytest -m "not kube" -n 2 tests/unit tests/property tests/fuzz
+	@$(BIN)/python -m pytest -m "not kube" tests/integration tests/kernel tests/faults
+else
 	@$(BIN)/python -m pytest -m "not kube" $(ARGS)
+endif
 
 # Against the cluster that KUBECONFIG names, in a namespace of its own (tests/kube); skips what the cluster does not have.
 test-kube: $(STAMP)

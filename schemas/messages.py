@@ -251,7 +251,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     `seen_age_seconds` is the state's age when it came, `answer_seconds` how long after that it was judged,
     `since_moved_seconds` how long ago weights last moved (`None`: never). `changes_left` and `class_changes_left` are
     the change budgets before the verdict. `breaker_open` is why the breaker lets nothing through, if so, `late` why no
-    action was waited for. `canary_ordered` and `canary_written` are, in a canary, what was last put in force on its pods.
+    action was waited for. `canary_ordered` and `canary_written` are, in a canary, what was last ordered and read back.
     """
 
     seen_age_seconds: float
