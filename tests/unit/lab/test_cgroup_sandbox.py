@@ -46,7 +46,9 @@ def test_the_empty_sandbox_of_a_process_that_is_gone_is_removed(tmp_path, gone):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", [f"trimtab-demo-{os.getpid()}", "trimtab-demo-x", "kubepods"])
+@pytest.mark.parametrize(
+    "name", [f"trimtab-demo-{os.getpid()}", "trimtab-demo-x", "kubepods"], ids=["own", "x", "pods"]
+)
 def test_other_empty_groups_stay(tmp_path, name):
     (tmp_path / name / "kubepods").mkdir(parents=True)
     remove_stale(tmp_path)

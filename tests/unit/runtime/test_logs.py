@@ -58,7 +58,11 @@ def test_the_level_is_kept(level, events):
     assert len(written("json", write, level).splitlines()) == events
 
 
-@pytest.mark.parametrize("value", ["two\nlines", "\ud800", 2**70, float("nan"), b"\xff", {1: 2}, object()], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    ["two\nlines", "\ud800", 2**70, float("nan"), b"\xff", {1: 2}, object()],
+    ids=["lines", "surrogate", "large", "nan", "bytes", "mapping", "object"],
+)
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_any_field_costs_one_line_and_no_error(log_format, value, capsys):
     text = written(log_format, lambda log: log.info("event", detail=value))
