@@ -170,21 +170,32 @@ class LinUCB(bandit.base.ContextualPolicy):
         """Takes in one reward; all earlier ones weigh `discount` as much as before. A move out of trouble teaches the
         model nothing (see `teaches`), and is then not one of `updates`.
         """
-        held, own, *others = self._expect(features, [HOLD, arm, *self.arms])
-        self._heed(features, arm, reward, own=own, held=held, best=max(held, *others))
-        if not self.teaches(features, arm):
+        context, shares = self._context(features), Shares(self.classes, features)
+        terms, squared = self.basis.describe([HOLD, arm, *self.arms], features)
+        held, own, *others = (self.belief.expect(terms, context) - self.prior_fall * squared).tolist()
+        is_move = not shares.are_of(arm)
+        self._heed(features, arm, reward, shares, is_move=is_move, own=own, held=held, best=max(held, *others))
+        if is_move and self.order.misses_any(features):
             return
         super().update(arm.name, None, reward)  # type: ignore[no-untyped-call] # River's bookkeeping has no types
         if self.change.see(reward - own):
             self.belief.forget(KEPT_AFTER_CHANGE)
-        self.belief.learn(*self.lesson(features, arm, reward))
+        self.belief.learn(np.outer(terms[1], context).ravel(), reward + self.prior_fall * float(squared[1]))
 
     def _heed(
-        self, features: Mapping[str, float], arm: Arm, reward: float, *, own: float, held: float, best: float
+        self,
+        features: Mapping[str, float],
+        arm: Arm,
+        reward: float,
+        shares: Shares,
+        *,
+        is_move: bool,
+        own: float,
+        held: float,
+        best: float,
     ) -> None:
         """What a reward says of caution, where `own` was expected of the arm, `held` of holding, `best` of the best."""
-        shares = Shares(self.classes, features)
-        is_move, is_well = not shares.are_of(arm), not self.order.misses_any(features, but_lost=True)
+        is_well = not self.order.misses_any(features, but_lost=True)
         if own >= best - MARGIN:
             self.budget.earn(reward)
         elif is_well:
@@ -275,12 +286,6 @@ class LinUCB(bandit.base.ContextualPolicy):
 
     def _context(self, features: Mapping[str, float]) -> Floats:
         return np.array(list(read_context(features, self.context_features).values()))
-
-    def _expect(self, features: Mapping[str, float], arms: Sequence[Arm]) -> list[float]:
-        """The mean reward of each."""
-        terms, squared = self.basis.describe(arms, features)
-        found: list[float] = (self.belief.expect(terms, self._context(features)) - self.prior_fall * squared).tolist()
-        return found
 
     def _believe(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Beliefs:
         terms, squared = self.basis.describe(arms, features)
