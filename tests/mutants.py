@@ -634,7 +634,7 @@ MUTANTS: Final = (
         "breaker",
         "at its end no more is missed than before",
         TRIAL,
-        "return is_known and sums[1] <= sums[0] + _ROUNDING",
+        "return is_known and all(gain >= -_ROUNDING for gain in so_far)",
         "return is_known",
         (
             _OF_TRIAL + "more_missed_than_before_is_worse",
@@ -648,30 +648,22 @@ MUTANTS: Final = (
         TRIAL,
         "if counted_now > 0.0 and counted <= 0.0:",
         "if False:",
-        (
-            _OF_TRIAL + "no_gain_of_others_makes_up_for_a_class_that_kept_its_objective",
-            _OF_TRIAL + "who_had_no_requests_stands_in_nobodys_way_but_must_not_miss",
-        ),
+        (_OF_TRIAL + "no_gain_of_others_makes_up_for_a_class_that_kept_its_objective",),
     ),
     Mutant(
         "breaker",
         "at its end not knowing is no good word",
         TRIAL,
-        """if name not in classes or missed is None or missed_now is None or _is_quieter(then, now):
-            return False""",
-        """if name not in classes or missed is None or missed_now is None or _is_quieter(then, now):
-            continue""",
-        (
-            _OF_TRIAL + "what_is_not_known_is_no_good_word",
-            _OF_TRIAL + "a_class_that_answers_no_more_is_not_known",
-        ),
+        "if missed is None or name not in classes or _answers_less(then, now):",
+        "if missed is None:\n            continue\n        if name not in classes or _answers_less(then, now):",
+        (_OF_TRIAL + "what_is_not_known_is_no_good_word",),
     ),
     Mutant(
         "breaker",
         "at its end only of the lost a few requests will do",
         TRIAL,
-        "enough = 0 if was_lost(name, before, lost_ratio) else min_requests",
-        "enough = 0",
+        "return (missed, max(missed, missed_now)) if is_lost else None",
+        "return missed, max(missed, missed_now)",
         (
             _OF_TRIAL + "too_few_requests_are_not_known",
             _OF_TRIAL + "of_a_class_that_was_lost_a_few_will_do_but_not_none",
@@ -679,10 +671,34 @@ MUTANTS: Final = (
     ),
     Mutant(
         "breaker",
+        "at its end a few requests of the lost gain nothing",
+        TRIAL,
+        "return (missed, max(missed, missed_now)) if is_lost else None",
+        "return (missed, missed_now) if is_lost else None",
+        (_OF_TRIAL + "what_a_few_requests_of_the_lost_gain_makes_up_for_nothing",),
+    ),
+    Mutant(
+        "breaker",
+        "at its end the looks are of the same pods",
+        TRIAL,
+        "if not are_comparable(before, after):",
+        "if False:",
+        (_OF_TRIAL + "fewer_pods_or_fewer_that_answer_prove_nothing",),
+    ),
+    Mutant(
+        "breaker",
+        "at its end no less is answered than half",
+        TRIAL,
+        "or rate_now < _ANSWERED_RATIO * rate",
+        "",
+        (_OF_TRIAL + "less_than_half_of_what_was_answered_is_another_load",),
+    ),
+    Mutant(
+        "breaker",
         "at its end somebody must be known",
         TRIAL,
-        "return is_known and sums[1]",
-        "return sums[1]",
+        "return is_known and all(",
+        "return all(",
         (_OF_TRIAL + "without_anybody_who_is_known_there_is_nothing_to_go_by",),
     ),
     Mutant(

@@ -135,7 +135,7 @@ def _over_ratio(name: str, state: State) -> float | None:
 
 def _given(before: State, after: State) -> dict[str, float]:
     """By how much the part of each class that was clearly given more rose; of nobody where the looks do not compare."""
-    if not _are_comparable(before, after):
+    if not are_comparable(before, after):
         return {}
     now = _parts(after)
     gains = {name: (part, now.get(name, 0.0) - part) for name, part in _parts(before).items()}
@@ -152,7 +152,7 @@ def _parts(state: State) -> dict[str, float]:
     return {name: weight / sum(weights.values()) for name, weight in weights.items()}
 
 
-def _are_comparable(before: State, after: State) -> bool:
+def are_comparable(before: State, after: State) -> bool:
     """Whether the parts in two looks are of the same pods, as far as their number tells, all of known weight."""
     pods, pods_now = (
         {name: seen.pods for name, seen in state.classes.items() if seen.pods} for state in (before, after)

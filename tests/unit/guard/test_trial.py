@@ -90,10 +90,50 @@ def test_without_anybody_who_is_known_there_is_nothing_to_go_by():
 
 
 def test_who_had_no_requests_stands_in_nobodys_way_but_must_not_miss():
-    assert judge(look(0.5, None), look(0.5, 0.01))
     assert judge(look(None, 0.5, requests=0), look(None, 0.5, requests=0))
-    assert judge(look(None, 0.5, requests=0), look(0.9, 0.5, requests=99))
+    assert judge(look(None, 0.5, requests=0), look(0.01, 0.5))
     assert not judge(look(None, 0.5, requests=0), look(0.02, 0.3))
+    assert not judge(look(None, 0.5, requests=0), look(0.0, 0.5, requests=99))  # it has some: too few to be known
+    assert not judge(look(None, 0.5, requests=0), look(None, 0.5))
+
+
+def test_a_class_that_comes_or_goes_makes_the_looks_of_other_pods():
+    assert not judge(look(0.5, None), look(0.5, 0.0))
+    assert not judge(look(0.5, 0.0), look(0.5, None))
+
+
+def test_fewer_pods_or_fewer_that_answer_prove_nothing():
+    assert judge(of_pods(4, answering=4), of_pods(4, answering=4))
+    assert not judge(of_pods(4, answering=1), of_pods(1, answering=1))
+    assert not judge(of_pods(4, answering=4), of_pods(4, answering=3))
+
+
+def test_less_than_half_of_what_was_answered_is_another_load():
+    assert judge(look(0.6, requests=2000), look(0.6, requests=1000))
+    assert not judge(look(0.6, requests=2000), look(0.6, requests=999))
+    shorter = look(0.6, requests=500, window_seconds=2.0)
+    assert judge(look(0.6, requests=2000), shorter)  # 250 a second against 400
+    assert not judge(look(0.6, requests=2000), look(0.6, window_seconds=None))
+
+
+def test_what_a_few_requests_of_the_lost_gain_makes_up_for_nothing():
+    """Before, both were late; one answered request of the important class does not pay for all of the other."""
+    before = look(1.0, 0.02, requests=3, default_requests=1000)
+    assert not judge(before, look(0.0, 1.0, requests=2, default_requests=1000))
+    assert judge(before, look(0.0, 0.02, requests=2, default_requests=1000))
+
+
+def test_a_less_important_class_pays_no_more_than_more_important_ones_gain():
+    """By importance it would be less: 0.75 + 0.01 against 0.5 + 0.25."""
+    assert not judge(look(0.75, 0.02), look(0.5, 0.5))
+    assert judge(look(0.75, 0.02), look(0.5, 0.27))
+
+
+def of_pods(pods, answering):
+    of = look(0.6, requests=2000, pods=answering)
+    return msgspec.structs.replace(
+        of, classes={**of.classes, CRITICAL: msgspec.structs.replace(of.classes[CRITICAL], pods=pods)}
+    )
 
 
 def test_a_class_without_settings_is_not_known():
@@ -110,4 +150,4 @@ def test_a_class_that_pressure_judges_must_have_waited_no_longer():
     assert not judge(with_wait(0.1), with_wait(None))
     assert not judge(with_wait(0.1), look(1.0, 0.0))
     assert not judge(look(1.0, 0.5), with_wait(0.0))
-    assert judge(with_wait(None), with_wait(0.9))
+    assert not judge(with_wait(None), with_wait(0.9))
