@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from lab.arena.statistics import mean_interval, t_quantile
 from schemas.messages import Action, AnyMessage, Reward, Trial
 
@@ -104,8 +106,7 @@ def compare(messages: Iterable[AnyMessage]) -> dict[str, OnNode]:
 def _take(node: OnNode, action: Action) -> Standing:
     """Counts one action; the standing of who decided it."""
     trial = action.trial
-    name = trial.in_charge if trial is not None else action.champion or action.policy
-    decided = node.standing(name)
+    decided = node.standing(action.in_charge)
     decided.decided += 1
     node.champion = action.champion or action.policy
     for other, shadow in action.shadows.items():
@@ -115,13 +116,25 @@ def _take(node: OnNode, action: Action) -> Standing:
         else:
             standing.asked += 1
             standing.agreed += shadow.arm == action.arm
-    if trial is not None:
-        node.trial = trial
-        if trial.event is not None:
-            node.events = [*node.events, (action.cycle, trial.event)][-_MOST_EVENTS:]
+    node.trial = _trial_after(node.trial, trial)
+    if trial is not None and trial.event is not None:
+        node.events = [*node.events, (action.cycle, trial.event)][-_MOST_EVENTS:]
     if action.event is not None:
         node.events = [*node.events, (action.cycle, action.event)][-_MOST_EVENTS:]
     return decided
+
+
+def _trial_after(last: Trial | None, told: Trial | None) -> Trial | None:
+    """The last word of a trial: one of which nothing more is told is over, as an order ends it. Who was in charge
+    before stays so, though a challenger that has won is told as that in the end.
+    """
+    if last is None:
+        return told
+    if told is None:
+        return msgspec.structs.replace(last, phase="over")
+    if told.phase == "over" and told.challenger == last.challenger:
+        return msgspec.structs.replace(told, incumbent=last.incumbent)
+    return told
 
 
 def over_nodes(nodes: Mapping[str, OnNode]) -> OverNodes | None:

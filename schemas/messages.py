@@ -244,6 +244,11 @@ class Action(Message, frozen=True, kw_only=True, tag="action"):
     trial: Trial | None = None
     event: str | None = None
 
+    @property
+    def in_charge(self) -> str:
+        """Name of the policy that decided: whose turn it was in a trial, else the champion."""
+        return self.trial.in_charge if self.trial is not None else self.champion or self.policy
+
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What a verdict depended on that no other message tells: by the guard's own clock and memory.

@@ -15,11 +15,13 @@ OF_A_POD: frozenset[str] = frozenset({"change", "foreign", "unexplained"})
 class ByAction(msgspec.Struct, frozen=True, kw_only=True, tag="action", tag_field="word"):
     """A change on the word of the decider, as the guard let it pass. `None`: the record does not have that message.
 
-    `weights` are the class weights in force by it; `model` is what the policy began from, with `lessons` rewards
-    since.
+    `in_charge` is the name of the policy that decided, `policy` its kind: the champion, unless it was the other's turn
+    in a trial. `weights` are the class weights in force by it; `model` is what the decider began from, with `lessons`
+    rewards since.
     """
 
     policy: str | None = None
+    in_charge: str | None = None
     champion: str | None = None
     arm: str | None = None
     weights: Weights | None = None

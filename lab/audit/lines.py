@@ -49,7 +49,9 @@ def _decided(cause: ByAction) -> str:
     if cause.policy is None:
         return f"arm {cause.arm or '?'}; who proposed it: {_UNKNOWN}"
     how = "drew by chance" if cause.explored else "took"
-    name = cause.policy if cause.policy == cause.champion else f"{cause.champion} ({cause.policy})"
+    name = cause.policy if cause.policy == cause.in_charge else f"{cause.in_charge} ({cause.policy})"
+    if cause.in_charge != cause.champion:
+        name += f", in charge here by a trial (champion: {cause.champion})"
     propensity = f", propensity {cause.propensity:.4f}" if cause.propensity is not None else ""
     why = f": {cause.why}" if cause.why else ""
     return f"on the word of policy {name}, which {how} {cause.arm}{propensity}{why}"

@@ -17,6 +17,7 @@ from lab.explain.moments import at_text
 from lab.record.items import Damage, Entry, Gap, Stored
 from schemas.codec import DecodeError, decode
 from schemas.messages import Action, Actuation, AnyMessage, Command, Heartbeat, PodWrite, State, Verdict
+from services.decider.core.words import obeyed
 
 M = TypeVar("M", bound=AnyMessage)
 
@@ -183,7 +184,8 @@ def _model_events(node: _Node, action: Action) -> Iterator[Event]:
         if last is not None and last[1:] != node.model[1:]:
             new = {word for word in node.model[1:] if word and word not in last}
             order = next((o for o in reversed(node.orders) if o.verb == "model" and o.model in new), None)
-        if order is not None:
+        words = f"{obeyed(order.model, order.by)}{order.reason}" if order is not None else ""
+        if order is not None and words not in (action.event or ""):
             told.append(f"by order of {order.by}: {order.reason}")
         cause = _by_command(order) if order is not None else None
         yield _event("model", action, "; ".join(told), node.stretch, cause=cause)
@@ -262,6 +264,7 @@ def _cause(node: _Node, actuation: Actuation) -> Cause:
     action, verdict = node.actions.get(key), node.verdicts.get(key)
     return ByAction(
         policy=action.policy if action else None,
+        in_charge=action.in_charge if action else None,
         champion=(action.champion or action.policy) if action else None,
         arm=actuation.arm or (action.arm if action else None),
         weights=actuation.weights,

@@ -146,9 +146,8 @@ def _decision(decision: DecisionTold) -> list[Branch]:
 def _policy(policy: PolicyTold, decision: DecisionTold) -> Branch:
     if policy.arm is None:
         return Branch(f"{policy.role} {_name(policy)}", (_lost(policy.unknown or "it did not choose"),), "head")
-    how = "draws by chance" if policy.explored else "takes"
-    said = f"{how} {policy.arm}"
-    if policy.role == "champion":
+    if policy.is_in_charge:
+        said = f"{'draws by chance' if policy.explored else 'takes'} {policy.arm}"
         said += f" ({weights_text(decision.weights)})" if decision.weights else ""
     else:
         said = f"would have {'drawn by chance' if policy.explored else 'taken'} {policy.arm}"
@@ -167,7 +166,7 @@ def _policy(policy: PolicyTold, decision: DecisionTold) -> Branch:
         below.append(_parts(policy))
     if policy.unknown:
         below.append(_lost(f"why it scores so is not known: {policy.unknown}"))
-    if policy.role == "champion":
+    if policy.is_in_charge:
         below.append(Branch(_provenance(decision), tone="dim"))
         below += [Branch(decision.event)] if decision.event else []
         below += _trial(decision)

@@ -22,6 +22,7 @@ def decision_told(action: Action, state: State | None, mind: Mind | str) -> Deci
         at=at_text(action.at),
         arm=action.arm,
         weights=action.weights,
+        in_charge=action.in_charge,
         champion=action.champion or action.policy,
         model=action.model,
         lessons=action.lessons,
@@ -49,12 +50,12 @@ def _masked(masked: Mapping[str, str]) -> tuple[MaskedTold, ...]:
 
 
 def _policies(action: Action, state: State | None, mind: Mind | str) -> tuple[PolicyTold, ...]:
-    champion = action.champion or action.policy
     told = [
         PolicyTold(
-            name=champion,
+            name=action.in_charge,
             policy=action.policy,
-            role="champion",
+            role=_role(action.in_charge, action),
+            is_in_charge=True,
             arm=action.arm,
             propensity=action.propensity,
             explored=action.explored,
@@ -67,7 +68,8 @@ def _policies(action: Action, state: State | None, mind: Mind | str) -> tuple[Po
         PolicyTold(
             name=name,
             policy=shadow.policy,
-            role="shadow",
+            role=_role(name, action),
+            is_in_charge=False,
             arm=shadow.arm,
             propensity=shadow.propensity,
             explored=shadow.explored,
@@ -78,6 +80,16 @@ def _policies(action: Action, state: State | None, mind: Mind | str) -> tuple[Po
         for name, shadow in action.shadows.items()
     ]
     return tuple(one if one.unknown is not None else _with_reasons(one, action, state, mind) for one in told)
+
+
+def _role(name: str, action: Action) -> str:
+    """What it is, whoever's turn it was."""
+    trial = action.trial
+    if name == (action.champion or action.policy):
+        return "champion"
+    if trial is None or trial.phase == "over":
+        return "shadow"
+    return {trial.challenger: "challenger", trial.incumbent: "incumbent"}.get(name, "shadow")
 
 
 def _arms(propensities: Mapping[str, float], scores: Mapping[str, float]) -> tuple[ArmTold, ...]:

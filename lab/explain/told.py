@@ -73,7 +73,8 @@ class PartTold(Base, frozen=True, kw_only=True):
 
 
 class PolicyTold(Base, frozen=True, kw_only=True):
-    """One policy on this cycle. `role` is champion or shadow.
+    """One policy on this cycle. `role` is champion, shadow or, in a trial, challenger or (after a promotion) incumbent.
+    `is_in_charge`: it decided this cycle; the others are told as what they would have done.
 
     `parts` sum to the chosen arm's mean, in `unit`; their `other` to that of the arm `against`, which is the one in
     force or, where that was chosen, the second best. `unknown` says why there is nothing of that. `leader` is taken
@@ -83,6 +84,7 @@ class PolicyTold(Base, frozen=True, kw_only=True):
     name: str
     policy: str
     role: str
+    is_in_charge: bool
     arm: str | None
     propensity: float | None
     explored: bool
@@ -101,11 +103,14 @@ class PolicyTold(Base, frozen=True, kw_only=True):
 
 
 class DecisionTold(Base, frozen=True, kw_only=True):
-    """What was decided, by whom, and what it was made from."""
+    """What was decided, by whom, and what it was made from. `in_charge` decided: the champion, unless it was the
+    other's turn in a `trial`.
+    """
 
     at: str
     arm: str
     weights: Weights | None
+    in_charge: str
     champion: str
     model: str
     lessons: int

@@ -28,6 +28,7 @@ _OWN_HOLDS: Final = ("hold", "unchanged")
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """One decision. Unknown is None.
 
+    `in_charge` is the name of the policy that decided, `policy` its kind.
     `context` holds the features of the first state and what the decider remembered; `action_set` the arms that were
     allowed and `pi_b` the probability of each under the policy that acted; `action` is the arm proposed, with
     `propensity`. `executed_arm` is what was in force after guard and actuator, None where that was no arm, or nothing
@@ -42,6 +43,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     cycle: int
     ts_ns: int
     policy: str
+    in_charge: str
     policy_updates: int
     model: str
     run: str
@@ -227,6 +229,7 @@ def _row(cycle: _Cycle, action: Action, *, gap_before: bool) -> Decision:
         cycle=action.cycle,
         ts_ns=action.at,
         policy=action.policy,
+        in_charge=action.in_charge,
         policy_updates=action.policy_updates,
         model=cycle.provenance.model,
         run=cycle.provenance.run,

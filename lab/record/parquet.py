@@ -27,6 +27,7 @@ SCHEMA: Final = pa.schema(
         "cycle": _WHOLE,
         "ts": pa.timestamp("ns", "UTC"),
         "policy": _TEXT,
+        "in_charge": _TEXT,
         "policy_updates": _WHOLE,
         "model": _TEXT,
         "run": _TEXT,

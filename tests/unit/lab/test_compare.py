@@ -13,7 +13,9 @@ FIELDS = {"boot": "b", "at": 0, "arm": "x"}
 
 
 def action(cycle, in_charge="old", *, node="n1", trial=True, shadows=None, **fields):
-    told = Trial(challenger="new", phase="trial", block=0, in_charge=in_charge, incumbent="old") if trial else None
+    told = trial or None
+    if trial is True:
+        told = Trial(challenger="new", phase="trial", block=0, in_charge=in_charge, incumbent="old")
     values = {**FIELDS, "policy": in_charge, "champion": "old", "trial": told, "shadows": shadows or {}}
     return Action(node=node, cycle=cycle, **{**values, **fields})
 
@@ -51,6 +53,23 @@ def test_what_happened_is_told_with_its_cycle():
     assert nodes["n1"].events == [(7, "goes on from abc")]
     nodes = compare([Action(node="n1", cycle=9, policy="old", champion="old", trial=ended, **FIELDS)])
     assert "n1: cycle 9: the trial ends: x" in told_of(nodes, over_nodes(nodes))
+
+
+def test_a_trial_of_which_nothing_more_is_told_is_over_as_by_an_order():
+    nodes = compare([action(1, "new"), action(2, trial=False, champion="new", event="goes on from new")])
+    trial = nodes["n1"].trial
+    assert (trial.challenger, trial.incumbent, trial.phase) == ("new", "old", "over")
+    assert "n1: new against old, over, 0 pairs: nothing compared yet" in told_of(nodes, None)
+    assert compare([action(1, trial=False), action(2)])["n1"].trial.phase == "trial"
+
+
+def test_a_challenger_that_has_won_is_still_compared_with_the_one_before():
+    won = Trial(challenger="new", phase="over", block=9, in_charge="new", incumbent="new", event="confirmed: x")
+    messages = list(fleet(0.1, by_node=False, nodes=LEAST_NODES))
+    messages += [action(999, "new", node=f"n{number}", trial=won, champion="new") for number in range(LEAST_NODES)]
+    nodes = compare(messages)
+    assert (nodes["n1"].trial.incumbent, nodes["n1"].trial.phase) == ("old", "over")
+    assert over_nodes(nodes).difference == pytest.approx(0.1, abs=0.05)
 
 
 def fleet(difference, *, by_node, nodes=24, cycles=2 * LEAST_REWARDS, seed=1):

@@ -56,6 +56,7 @@ def test_a_change_names_policy_arm_model_and_verdict():
     )
     assert change.cause == ByAction(
         policy="test",
+        in_charge="main",
         champion="main",
         arm="favour",
         weights=builders.PROPOSED,
@@ -75,6 +76,14 @@ def test_a_change_names_policy_arm_model_and_verdict():
     ):
         assert part in text
     assert "the guard said allow in mode active, breaker closed" in text
+
+
+def test_in_a_trial_a_change_is_on_the_word_of_whose_turn_it_was():
+    trial = Trial(challenger="bold", phase="trial", block=3, in_charge="bold", incumbent="main")
+    (change,) = of_kind(Record(*whole(trial=trial)), "change")
+    assert (change.cause.in_charge, change.cause.champion, change.cause.policy) == ("bold", "main", "test")
+    text = "\n".join(draw(branch_of(change), 200))
+    assert "on the word of policy bold (test), in charge here by a trial (champion: main), which took favour" in text
 
 
 def test_what_was_not_written_is_no_change():
@@ -242,6 +251,15 @@ def test_another_policy_in_charge_is_told_with_its_order_and_the_deciders_own_wo
     (event,) = of_kind(record, "model")
     assert event.text == "policy bold is in charge instead of main; so it is; by order of bob: better"
     assert event.cause == ByCommand(verb="model", by="bob", reason="better", id="c1")
+
+
+def test_an_order_that_the_deciders_own_words_name_is_not_told_twice():
+    order = builders.command(boot="operator", cycle=0, verb="model", model="bold", by="bob", reason="better")
+    told_so = "goes on from bold on the word of bob: better"
+    record = Record(builders.action(champion="main"), order, builders.action(cycle=2, champion="bold", event=told_so))
+    (event,) = of_kind(record, "model")
+    assert event.text == f"policy bold is in charge instead of main; {told_so}"
+    assert event.cause.by == "bob"
 
 
 def test_steps_of_a_trial_are_told():

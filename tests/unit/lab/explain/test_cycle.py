@@ -14,8 +14,10 @@ from lab.explain.minds import mind_before
 from lab.explain.settings import guard_settings, rewarder_settings
 from lab.explain.tree import draw
 from lab.explain.words import CENSORED, MASKED, why_censored
-from schemas.messages import Known, Shadow
+from schemas.codec import decode
+from schemas.messages import Action, Known, Shadow, Trial
 from schemas.settings import Shared
+from services.decider.config import DeciderConfig, PolicySettings, TrialSettings
 from services.decider.core import mask
 from services.decider.core.mind import Mind
 from services.guard.config import GuardConfig
@@ -270,6 +272,56 @@ def test_a_shadow_that_failed_is_told_as_that():
     shadow = Shadow(policy="linucb", error="ValueError: broken")
     action = builders.action(shadows={"bold": shadow}, propensities={"favour": 1.0})
     assert "it failed: ValueError: broken" in text_of(cycle_told(messages(action=action), NOT_KNOWN))
+
+
+@pytest.fixture(scope="module")
+def tried():
+    """A loop in which a challenger takes turns with the champion, and the champion explores."""
+    config = DeciderConfig(
+        seed=1,
+        policy="epsilon-greedy",
+        epsilon=0.5,
+        shadows={"good": PolicySettings(policy="linucb"), "calm": PolicySettings(policy="thompson")},
+        trial=TrialSettings(challenger="good", block_cycles=4, washout_cycles=1),
+    )
+    return Loop(config).record(24), header_of(config)
+
+
+def cycle_of_turn(record: Record, name: str) -> int:
+    """The last cycle that the policy of this name decided."""
+    actions = [decode(item.payload) for item in record.items if getattr(item, "payload", b"").startswith(b'{"type":"a')]
+    return max(told.cycle for told in actions if isinstance(told, Action) and told.trial.in_charge == name)
+
+
+@pytest.mark.parametrize(
+    ("turn", "kind", "role"), [("good", "linucb", "challenger"), ("epsilon-greedy", "epsilon-greedy", "champion")]
+)
+def test_in_a_trial_the_one_whose_turn_it_was_is_told_and_explained_as_who_decided(tried, turn, kind, role):
+    record, header = tried
+    told = told_of(record, str(cycle_of_turn(record, turn)), header)
+    first, *others = told.decision.policies
+    assert (told.decision.in_charge, told.decision.champion) == (turn, "epsilon-greedy")
+    assert (first.name, first.policy, first.role, first.is_in_charge) == (turn, kind, role, True)
+    assert [policy.unknown for policy in told.decision.policies] == [None] * 3
+    assert first.parts
+    roles = {"epsilon-greedy": "champion", "good": "challenger", "calm": "shadow"}
+    assert {policy.name: policy.role for policy in told.decision.policies} == roles
+    assert not any(policy.is_in_charge for policy in others)
+    text = text_of(told)
+    assert (
+        f"{role} {turn}{' (linucb)' if kind == 'linucb' else ''} {'takes' if not first.explored else 'draws'}" in text
+    )
+    other = "champion epsilon-greedy would have" if role == "challenger" else "challenger good (linucb) would have"
+    assert other in text
+    assert "not known" not in text
+
+
+@pytest.mark.parametrize(("phase", "role"), [("watch", "incumbent"), ("over", "shadow")])
+def test_after_a_promotion_the_old_one_is_the_incumbent_and_in_the_end_a_shadow(phase, role):
+    trial = Trial(challenger="new", phase=phase, block=8, in_charge="new", incumbent="old")
+    action = builders.action(champion="new", trial=trial, shadows={"old": Shadow(policy="linucb", arm="favour")})
+    told = cycle_told(messages(action=action), NOT_KNOWN).decision
+    assert [(policy.name, policy.role) for policy in told.policies] == [("new", "champion"), ("old", role)]
 
 
 def test_all_of_it_is_in_the_json_too(whole):

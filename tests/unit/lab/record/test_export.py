@@ -18,7 +18,7 @@ from lab.record.writer import create_recording
 from runtime.errors import TrimtabError
 from runtime.streams import AUDIT, STATE
 from schemas.codec import encode
-from schemas.messages import AnyMessage, Contention, State
+from schemas.messages import AnyMessage, Contention, State, Trial
 from schemas.subjects import subject_of
 from tests.support.builders import (
     NODE,
@@ -105,6 +105,7 @@ def test_all_that_a_row_has():
             cycle=1,
             ts_ns=START_NS,
             policy="trimtab",
+            in_charge="trimtab",
             policy_updates=7,
             model="m1",
             run="r1",
@@ -137,6 +138,13 @@ def test_all_that_a_row_has():
             schema=1,
         )
     ]
+
+
+def test_a_row_names_who_decided_and_not_the_champion_where_it_was_the_others_turn():
+    trial = Trial(challenger="new", phase="trial", block=1, in_charge="new", incumbent="old")
+    row = row_of(action=action(policy="linucb", champion="old", trial=trial))
+    assert (row.in_charge, row.policy) == ("new", "linucb")
+    assert row_of(action=action(policy="linucb", champion="old")).in_charge == "old"
 
 
 # ---- what was executed, and with which probability -------------------------------------------------------------------
