@@ -764,7 +764,7 @@ MUTANTS: Final = (
         "excuses",
         "given more: only among the same pods, of known weights",
         EXCUSES,
-        "if not _are_comparable(before, after):",
+        "if not are_comparable(before, after):",
         "if False:",
         (
             _OF_EXCUSES + "the_part_that_another_class_left_behind_was_not_given",

@@ -5,6 +5,7 @@ classes, context and basis that it was made with; for others there is none, and 
 believed only as far as lessons could have given it: a damaged prior would outweigh all that a node ever says.
 """
 
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,12 @@ many."""
 
 MAX_NUMBER: Final = 100.0
 """Of any entry. Features, terms and rewards are within [-1, 1] or a few times that, and so are their mean products."""
+
+MOST_POWER: Final = 4.0
+"""Mean square of what it predicts over its lessons. Rewards are in [-1, 1], and beyond the prior's fall in [-1, 2]."""
+
+ROUNDING: Final = 1e-6
+"""Of a mean of ones."""
 
 LEAST_EIGENVALUE: Final = -0.005
 """Of the precision: rounding to five digits gives a thousandth. With the least ridge (decider.prior_strength 0.01) the
@@ -117,6 +124,11 @@ def _flaw_of_numbers(warm: WarmStart) -> str | None:
     least = float(np.linalg.eigvalsh(warm.precision()).min())
     if least < LEAST_EIGENVALUE:
         return f"gram: no mean of lessons has an eigenvalue of {least / warm.strength:.3g}"
+    if abs(warm.gram[0] - 1.0) > ROUNDING:
+        return f"gram: its first number is {warm.gram[0]:.3g}, and the mean of what is always 1 is 1"
+    power = float(warm.weights() @ warm.precision() @ warm.weights()) / warm.strength
+    if power > MOST_POWER:
+        return f"solution: over its lessons it predicts rewards of {math.sqrt(power):.3g}, and they are in -1 to 1"
     return None
 
 

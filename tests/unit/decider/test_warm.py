@@ -224,3 +224,20 @@ def test_warm_and_cold_decide_alike_once_enough_was_learned(arms):
             policy.learn({}, arm, worth[arm.name])
     for arm in arms[:-1]:
         assert warm.predict({}, arm)[0] == pytest.approx(cold.predict({}, arm)[0], abs=0.25)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda warm: {"solution": [20.0 * number for number in warm.solution]}, "solution: over its lessons"),
+        (lambda warm: {"solution": [99.0] * warm.size}, "solution: over its lessons"),
+        (lambda warm: {"gram": [0.0] * len(warm.gram)}, "gram: its first number is 0"),
+    ],
+    ids=["twenty times as much", "99 everywhere", "of no lessons"],
+)
+def test_a_prior_that_predicts_what_is_no_reward_is_refused(tmp_path, change, words):
+    shipped = read_warm_start(MODEL)
+    path = tmp_path / "prior.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(shipped, **change(shipped))))
+    with pytest.raises(DamagedPrior, match=re.escape(words)):
+        read_warm_start(MODEL, path)
