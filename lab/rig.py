@@ -5,7 +5,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from runtime.fleet import Fleet
 from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import HOST, EmbeddedServer
 from runtime.settings import BusSettings
+from runtime.yaml_text import parse_yaml
 from schemas.codec import DecodeError, decode, encode
 from schemas.messages import AnyMessage, Command, Heartbeat, Mode, State
 from schemas.settings import DEFAULT_CLASSES
@@ -149,8 +150,7 @@ class Rig:
         if not self.options.record or self.bus is None or not self.fleet.pids():
             return
         path = self.options.run_dir / RECORDED
-        overrides = assignments([text for text in self.options.flags if text != "--set"])
-        config = load(SECTIONS, path=str(self.options.run_dir / "trimtab.yaml"), overrides=overrides, env={})
+        config = load(SECTIONS, path=str(self.options.run_dir / "trimtab.yaml"), env={})
         try:
             async with asyncio.timeout(_RECORD_SECONDS):
                 await record_now(self.bus, path, new_header(time.time_ns(), [settings_of(config, NODE)]))
@@ -249,7 +249,17 @@ def write_config(stage: Stage, options: RigOptions, url: str) -> None:
     }
     config["collector"] = {**config["collector"], "workloads": str(run_dir / "workloads.yaml")}
     config["actuator"] = {**config["actuator"], "journal": str(run_dir / "journal")}
+    for path, text, flag in assignments([flag for flag in options.flags if flag != "--set"]):
+        _put(config, path.split("."), parse_yaml(str(text), f"flag {flag}: {path}"))
     _write(run_dir / "trimtab.yaml", msgspec.yaml.encode(config).decode())
+
+
+def _put(settings: dict[str, Any], path: Sequence[str], value: object) -> None:
+    """Sets one setting in a tree of them, so that the file alone says how the run was set up."""
+    *sections, name = path
+    for section in sections:
+        settings = settings.setdefault(section, {})
+    settings[name] = value
 
 
 def common_settings(tick_seconds: float, seed: int) -> dict[str, Any]:

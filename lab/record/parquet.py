@@ -25,7 +25,7 @@ SCHEMA: Final = pa.schema(
         "node": _TEXT,
         "boot": _TEXT,
         "cycle": _WHOLE,
-        "ts": pa.timestamp("ns", "UTC"),
+        "ts": pa.timestamp("us", "UTC"),
         "policy": _TEXT,
         "in_charge": _TEXT,
         "policy_updates": _WHOLE,
@@ -99,5 +99,6 @@ def _plain(row: Decision) -> dict[str, Any]:
         name: list(value.items()) if isinstance(value, dict) else value
         for name, value in msgspec.structs.asdict(row).items()
     }
-    plain["ts"] = plain.pop("ts_ns")
+    del plain["ts_ns"]
+    plain["ts"] = row.ts_ns // 1000  # to read what is finer than Python's own times needs pandas
     return plain
