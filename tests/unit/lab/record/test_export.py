@@ -4,7 +4,6 @@ import json
 import math
 
 import msgspec
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -339,7 +338,7 @@ def test_the_file_has_every_field_and_reads_back(tmp_path, monkeypatch):
     assert file.metadata.metadata[b"trimtab.rows"] == b"36"
     table = file.read()
     assert table.schema.equals(SCHEMA)
-    assert table["ts"].cast(pa.int64()).to_pylist() == [START_NS] * 36
+    assert {at.timestamp() for at in table["ts"].to_pylist()} == {START_NS / 1e9}
     back = table.drop_columns(["ts"]).to_pylist(maps_as_pydicts="strict")
     for row, plain in zip(found, back, strict=True):
         assert plain == {name: value for name, value in msgspec.structs.asdict(row).items() if name != "ts_ns"}
