@@ -80,7 +80,7 @@ class DeciderReplay:
         try:
             if recorded.action is not None:
                 self._decide(recorded, recorded.action, checked, is_whole=is_whole)
-            elif "action" in recorded.missing:
+            elif "action" in recorded.missing and recorded.edge is None:
                 self.lose(
                     f"decisions after {recorded} are replayed from the next stored model on: its action is missing"
                 )
