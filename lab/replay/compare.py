@@ -15,6 +15,9 @@ NOTHING: Final = "(absent)"
 """What stands for a field that one of the two does not have."""
 
 
+UNREADABLE: Final = "a field that this release does not know, and whose value it cannot read"
+
+
 class Difference(NamedTuple):
     """Both messages, as JSON, and the fields in which they differ: path, recorded value, replayed value, as JSON.
     `words` say how they differ where that is not by what the message means.
@@ -43,26 +46,20 @@ def difference(recorded: Part[M], replayed: M) -> Difference | None:
     if ours == recorded.payload:
         return None
     message = recorded.message
-    theirs = _encoder.encode(message)
+    theirs, shown = _encoder.encode(message), recorded.payload
+    is_same, unreadable = ours == theirs, ""
     try:
-        told = msgspec.json.decode(recorded.payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # in a field that is unknown, so nobody looked
-        told = msgspec.json.decode(theirs)
+        told = msgspec.json.decode(shown)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # in a field that is unknown, so nobody looked at it
+        told, shown, unreadable = msgspec.json.decode(theirs), theirs, UNREADABLE
     fields = tuple(_unequal(told, msgspec.json.decode(ours)))
-    words = _other_bytes(fields) if ours == theirs else ""
+    words = f"the same message in other bytes: {unreadable or _how_written(fields)}" if is_same else unreadable
     return Difference(
-        kind_of(message),
-        message.node,
-        message.boot,
-        message.cycle,
-        fields,
-        recorded.payload.decode(errors="replace"),
-        ours.decode(),
-        words,
+        kind_of(message), message.node, message.boot, message.cycle, fields, shown.decode(), ours.decode(), words
     )
 
 
-def _other_bytes(fields: tuple[tuple[str, str, str], ...]) -> str:
+def _how_written(fields: tuple[tuple[str, str, str], ...]) -> str:
     """How two ways to write the same message differ."""
     unknown = [path for path, _, replayed in fields if replayed == NOTHING]
     absent = [path for path, recorded, _ in fields if recorded == NOTHING]
@@ -74,7 +71,7 @@ def _other_bytes(fields: tuple[tuple[str, str, str], ...]) -> str:
         parts.append(f"{_fields(absent)} that this release writes is not there: {', '.join(absent)}")
     if others:
         parts.append(f"written another way: {', '.join(others)}")
-    return f"the same message in other bytes: {'; '.join(parts) or 'spaces, or another way to write the same text'}"
+    return "; ".join(parts) or "spaces, or another way to write the same text"
 
 
 def _fields(paths: list[str]) -> str:
