@@ -146,7 +146,7 @@ async def _play_paced(args: argparse.Namespace, entries: Iterable[Entry], speed:
     refusal: str | None = None
     try:
         is_through = await _feed_all(entries, pace, publisher, feed)
-        refusal = await publisher.finish()
+        refusal = await publisher.finish(bus)
     finally:
         await bus.close()
         _say(_published(publisher, args.publish, refusal, breaks))

@@ -22,6 +22,10 @@ class Voice(Protocol):
 
     async def publish(self, subject: str, payload: bytes, *, msg_id: str | None = None) -> None: ...  # noqa: D102
 
+
+class Server(Protocol):
+    """Who knows what became of what was said."""
+
     async def flush(self) -> None: ...  # noqa: D102 - as in runtime/nats_bus.py
 
     def refusal_of(self, subject: str) -> str | None: ...  # noqa: D102
@@ -84,14 +88,14 @@ class Publisher:
         if self.said % _TURN == 0:
             await asyncio.sleep(0)  # so that the connection is served, however fast we are
 
-    async def finish(self) -> str | None:
+    async def finish(self, server: Server) -> str | None:
         """Waits until the server has looked at all that was said, and counts what it refused; the reason of the first,
         with the way out. Raises BusDown where it does not answer.
         """
-        await self._bus.flush()
+        await server.flush()
         first: str | None = None
         for subject, count in self._said_on.items():
-            if (reason := self._bus.refusal_of(subject)) is not None:
+            if (reason := server.refusal_of(subject)) is not None:
                 self.refused += count
                 first = first or reason
         return first
