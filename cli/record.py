@@ -8,7 +8,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
@@ -24,11 +24,12 @@ from lab.record.recorder import Recorder, Tally, new_header
 from lab.record.settings import settings_of
 from lab.record.writer import RecordingWriter, create_recording, resume_recording
 from runtime.config import load
-from runtime.errors import BusUnreachable, ConfigError
-from runtime.nats_bus import connect
+from runtime.errors import BusError, BusUnreachable, ConfigError
+from runtime.nats_bus import NatsBus, connect
 from runtime.settings import BusSettings
-from schemas.subjects import node_token
+from schemas.subjects import node_name, node_token
 
+_MOST_NODES: Final = 20
 _LINE_SECONDS: Final = 5.0
 _REWRITE_SECONDS: Final = 0.2
 
@@ -152,12 +153,24 @@ async def _record(wish: _Wish, settings: BusSettings, writer: RecordingWriter) -
             )
             await recorder.open()
             await recorder.run(stop, until_ns=wish.until_ns, follow=wish.follow)
+            if wish.node is not None and not writer.tracker.messages:
+                progress.say(await _nobody(bus, wish.node, writer.header.streams))
     finally:
         progress.close()
         await bus.close()
     if lost:
         raise BusUnreachable(f"bus.url: the server ended the connection for good: {lost[0]}; check the credentials")
     return recorder.tally, stop.is_set()
+
+
+async def _nobody(bus: NatsBus, node: str, streams: Iterable[str]) -> str:
+    """What is said where there was no message of the node: its name may be another."""
+    try:
+        heard = sorted({node_name(s.rpartition(".")[2]) for stream in streams for s in await bus.subjects(stream)})
+    except BusError as error:
+        return f"no message of node {node}; which nodes there are cannot be read: {error}"
+    more = f" and {len(heard) - _MOST_NODES} more" if len(heard) > _MOST_NODES else ""
+    return f"no message of node {node}; nodes heard: {', '.join(heard[:_MOST_NODES]) or 'none'}{more}"
 
 
 def _row(writer: RecordingWriter, tally: Tally) -> dict[str, object]:

@@ -6,12 +6,11 @@ was there, could be replayed and came out the same. With one of them another pol
 
 import argparse
 import asyncio
-import contextlib
 import math
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Final, cast
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, cast
 
 from cli.inputs import SECTIONS
 from cli.order_view import printable
@@ -28,7 +27,7 @@ from lab.replay.replayer import Replayer
 from runtime.config import load
 from runtime.errors import ConfigError
 from runtime.metrics import product_version
-from runtime.nats_bus import connect, ignore_events
+from runtime.nats_bus import connect
 from schemas.subjects import REPLAY_ROOT, node_token, run_token
 
 _FASTEST: Final = 1e6
@@ -36,6 +35,13 @@ _SHOWN: Final = 10
 
 _Feed = Callable[[Entry | None], bool]
 """Takes the next entry, or None at the end; whether to go on."""
+
+
+class _Played(NamedTuple):
+    """Whether it came to the end, and whether the server took all that was to be said again."""
+
+    is_through: bool
+    is_published: bool
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -74,13 +80,13 @@ def run(args: argparse.Namespace) -> int:
         _warn_of_versions(recording.header)
         if is_other:
             other = OtherPolicy(recording.header, wish, node=args.node, extra=extra)
-            _play(args, recording, speed, _feed_other(other, view))
+            played = _play(args, recording, speed, _feed_other(other, view))
             view.comparison(other.report)
-            return 0
+            return 0 if played.is_published else 1
         replayer = Replayer(recording.header, node=args.node, extra=extra)
-        is_through = _play(args, recording, speed, _feed_same(replayer, view, go_on=args.all))
-        view.report(replayer.report, stopped=not is_through)
-        return 0 if is_through and replayer.report.agrees else 1
+        played = _play(args, recording, speed, _feed_same(replayer, view, go_on=args.all))
+        view.report(replayer.report, stopped=not played.is_through)
+        return 0 if played.is_through and played.is_published and replayer.report.agrees else 1
 
 
 def _feed_same(replayer: Replayer, view: ReplayView, *, go_on: bool) -> _Feed:
@@ -117,39 +123,56 @@ def _feed_other(other: OtherPolicy, view: ReplayView) -> _Feed:
     return feed
 
 
-def _play(args: argparse.Namespace, recording: Recording, speed: float | None, feed: _Feed) -> bool:
-    """Feeds all of a recording, and says it again if asked to; whether it came to the end."""
+def _play(args: argparse.Namespace, recording: Recording, speed: float | None, feed: _Feed) -> _Played:
+    """Feeds all of a recording, and says it again if asked to."""
     entries = recording.items()
     if speed is None and args.publish is None:
-        return all(feed(entry) for entry in entries) and feed(None)
+        return _Played(is_through=all(feed(entry) for entry in entries) and feed(None), is_published=True)
     return asyncio.run(_play_paced(args, entries, speed, feed))
 
 
-async def _play_paced(args: argparse.Namespace, entries: Iterable[Entry], speed: float | None, feed: _Feed) -> bool:
+async def _play_paced(args: argparse.Namespace, entries: Iterable[Entry], speed: float | None, feed: _Feed) -> _Played:
     pace = Pace(speed, time.monotonic, asyncio.sleep)
-    async with _publisher(args) as publisher:
-        for entry in entries:
-            await pace.wait_for(entry)
-            if publisher is not None:
-                await publisher.say(entry)
-            if not feed(entry):
-                return False
+    if args.publish is None:
+        return _Played(is_through=await _feed_all(entries, pace, None, feed), is_published=True)
+    breaks: list[str] = []
+
+    def on_event(event: str, detail: str) -> None:
+        if event in ("disconnected", "closed"):
+            breaks.append(detail)
+
+    bus = await connect(as_operator(bus_settings(args)), "trimtab-replay", on_event)
+    publisher = Publisher(bus, args.publish, node=args.node)
+    refusal: str | None = None
+    try:
+        is_through = await _feed_all(entries, pace, publisher, feed)
+        refusal = await publisher.finish(bus)
+    finally:
+        await bus.close()
+        _say(_published(publisher, args.publish, refusal, breaks))
+    return _Played(is_through=is_through, is_published=refusal is None and not breaks)
+
+
+async def _feed_all(entries: Iterable[Entry], pace: Pace, publisher: Publisher | None, feed: _Feed) -> bool:
+    """Each entry when it is time for it; whether it came to the end."""
+    for entry in entries:
+        await pace.wait_for(entry)
+        if publisher is not None:
+            await publisher.say(entry)
+        if not feed(entry):
+            return False
     return feed(None)
 
 
-@contextlib.asynccontextmanager
-async def _publisher(args: argparse.Namespace) -> AsyncIterator[Publisher | None]:
-    if args.publish is None:
-        yield None
-        return
-    bus = await connect(as_operator(bus_settings(args)), "trimtab-replay", ignore_events)
-    publisher = Publisher(bus, args.publish, node=args.node)
-    try:
-        yield publisher
-    finally:
-        await bus.close()
-        left_out = f", {publisher.left_out} left out that are no messages" if publisher.left_out else ""
-        _say(f"{publisher.said} messages published under {REPLAY_ROOT}.{args.publish}{left_out}")
+def _published(publisher: Publisher, run: str, refusal: str | None, breaks: list[str]) -> str:
+    """What became of what was said again."""
+    left_out = f", {publisher.left_out} left out that are no messages" if publisher.left_out else ""
+    text = f"{publisher.said - publisher.refused} messages published under {REPLAY_ROOT}.{run}{left_out}"
+    if refusal is not None:
+        text += f"; the server REFUSED {publisher.refused}: {refusal}"
+    if breaks:
+        text += f"; the connection to {breaks[0]} broke on the way, and what was under way is lost: publish again"
+    return text
 
 
 def _speed_of(text: str) -> float | None:

@@ -92,6 +92,8 @@ class ReplayView:
             print(printable(f"not decided: {count} cycles: {reason}"))
         for text in report.troubles:
             print(printable(f"trouble: {text}"))
+        for text in report.notes:
+            print(printable(f"note: {text}"))
         if report.cycles:
             print(
                 f"{report.policy} chooses as recorded in {report.same} of {report.cycles} cycles "
@@ -153,6 +155,7 @@ def _as_row(found: Difference) -> dict[str, object]:
         "boot": found.boot,
         "cycle": found.cycle,
         "fields": [path for path, _, _ in found.fields],
+        "words": found.words,
         "recorded": json.loads(found.recorded),
         "replayed": json.loads(found.replayed),
     }
@@ -181,7 +184,6 @@ def _report_row(report: Report, *, stopped: bool) -> dict[str, object]:
         "incomplete_cycles": report.incomplete_cycles,
         "incomplete": report.incomplete,
         "troubles": report.troubles,
-        "notes": report.notes,
         "edges": dict(report.edges),
     }
 
@@ -196,6 +198,7 @@ def _comparison_row(report: Comparison) -> dict[str, object]:
         "arms": {arm: {"recorded": counts[0], "other": counts[1]} for arm, counts in report.arms.items()},
         "not_decided": dict(report.not_decided),
         "troubles": report.troubles,
+        "notes": report.notes,
     }
 
 
@@ -218,7 +221,6 @@ def _trouble_lines(report: Report) -> list[str]:
     for kind, counted in report.counts.items():
         lines += [f"not replayed: {count} {kind}s: {reason}" for reason, count in counted.not_replayed.items()]
     lines += [f"cut off: {count} cycles {edge}" for edge, count in report.edges.items()]
-    lines += [f"note: {text}" for text in report.notes]
     return lines
 
 

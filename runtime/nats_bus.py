@@ -114,6 +114,27 @@ class NatsBus:
                 f"raise max_payload in its configuration"
             )
 
+    async def flush(self) -> None:
+        """Returns when the server has looked at all that was published: what it refused is known then. Raises BusDown
+        where it does not answer.
+        """
+        try:
+            for _ in range(2):  # nats-py lets the first PING overtake what is pending
+                await self._client.flush(max(1, round(self._settings.request_timeout_seconds)))
+        except (Error, TimeoutError, ConnectionError) as error:
+            text = f"{type(error).__name__}: {error}"
+            raise BusDown(f"{mask_url(self._settings.url)} did not answer to what was sent ({text})") from error
+
+    def refusal_of(self, subject: str) -> str | None:
+        """Why the server did not take what was published there, and what helps; None where it did, as far as is known.
+        Of the first hundred subjects that it refused.
+        """
+        return self._refusals.about(lambda where: where == subject.lower())
+
+    async def subjects(self, stream: str) -> list[str]:
+        """The subjects of which the stream has messages now; none where there is no such stream. Raises BusError."""
+        return await self._shelf.subjects(stream)
+
     async def subscribe(self, subject: str, handler: Handler, *, limit: int = 256) -> "_LiveSubscription":
         """Calls `handler` for each message, one at a time. What fails in it costs that message only.
 

@@ -47,6 +47,7 @@ class _Reply(msgspec.Struct, frozen=True):
 class _State(msgspec.Struct, frozen=True):
     first_seq: int
     last_seq: int
+    subjects: dict[str, int] | None = None
 
 
 class _Info(msgspec.Struct, frozen=True):
@@ -82,6 +83,11 @@ class Shelf:
         if info.state is None:
             raise BusError(f"{stream}: cannot be looked at ({info.error}); check the server's log")
         return Extent(max(1, info.state.first_seq), info.state.last_seq)  # 0 where nothing ever was
+
+    async def subjects(self, stream: str) -> list[str]:
+        """The subjects of which the stream has messages now, the first hundred thousand of them, in order."""
+        info = _decoded(_infos, await self._ask(stream, "STREAM.INFO", b'{"subjects_filter":">"}'), stream)
+        return sorted(info.state.subjects or {}) if info.state is not None else []
 
     async def kept(self, stream: str, subject: str, first: int, last: int, most_bytes: int) -> Span:
         """The messages with the sequences `first` to `last` that the stream still has on subjects that match; it ends

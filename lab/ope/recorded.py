@@ -121,7 +121,7 @@ class LoggedRecording:
             self._library.add(told)
         elif isinstance(told, Recorded):
             self._take(told)
-        elif isinstance(told, Trouble) and not told.is_harmless and len(self.troubles) < _MOST_TOLD:
+        elif isinstance(told, Trouble) and len(self.troubles) < _MOST_TOLD:
             self.troubles.append(told.text)
 
     def _take(self, recorded: Recorded) -> None:

@@ -96,9 +96,17 @@ class Reading:
         self._trouble: Damage | None = None
         self._is_closed = False
         self._is_whole = False
+        self._is_damaged = False
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries; the last one is a Damage unless the recording was closed."""
+        for entry in self._entries():
+            if isinstance(entry, Closed) and not self._is_damaged:
+                yield from self._miscounted(entry)
+            self._is_damaged = self._is_damaged or isinstance(entry, Damage)
+            yield entry
+
+    def _entries(self) -> Iterator[Entry]:
         while (block := self._blocks.take()) is not None:
             if isinstance(block, Damage):
                 self._trouble = self._trouble or msgspec.structs.replace(block, block=self.expected)
@@ -162,6 +170,15 @@ class Reading:
         text = f"{first - last - 1} messages are missing, and no gap says why"
         damage = self._damage("missing", block, text)
         return msgspec.structs.replace(damage, before={item.stream: last}, after={item.stream: first})
+
+    def _miscounted(self, closed: Closed) -> Iterator[Damage]:
+        """Where the recorder counted other messages than were read, and nothing else says which are lost."""
+        here = self.tracker.messages
+        for stream in sorted({*closed.messages, *here}):
+            counted, read = closed.messages.get(stream, 0), here.get(stream, 0)
+            if counted != read:
+                text = f"it was closed with {counted} messages of {stream}, {read} are here"
+                yield Damage(kind="missing", block=self.expected - 1, offset=self.end, reason=text)
 
     def _damage(self, kind: DamageKind, block: Block, reason: str, number: int | None = None) -> Damage:
         return Damage(

@@ -64,10 +64,10 @@ class Recorded:
 
 
 class Trouble(NamedTuple):
-    """Something is lost, or cannot be read. `is_harmless`: nothing of the recording is affected."""
+    """Something is lost, or cannot be read. `is_behind_all`: nothing that is there is affected."""
 
     text: str
-    is_harmless: bool = False
+    is_behind_all: bool = False
 
 
 Told: TypeAlias = Recorded | Trouble | Header | ModelCopy
@@ -145,7 +145,8 @@ class Cycles:
 
     def _damage(self, damage: Damage) -> Iterator[Told]:
         if damage.kind == "unclosed":
-            yield Trouble(str(damage), is_harmless=True)
+            text = "the recording was not closed: whether more was recorded cannot be known"
+            yield Trouble(text, is_behind_all=True)
             return
         for stream, sequence in damage.after.items():
             self._next[stream] = max(self._next.get(stream, 0), sequence)

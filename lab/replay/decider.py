@@ -68,6 +68,11 @@ class DeciderReplay:
         """Something is missing that the mind has seen: what it knows is not known any more."""
         self._mind, self._lost, self._is_seamless = None, why, False
 
+    def _lose_at(self, recorded: Recorded, what: str) -> None:
+        """As `lose`, but at the ends of the recording: what is not known there has its reason already."""
+        if recorded.edge is None:
+            self.lose(f"decisions after {recorded} are replayed from the next stored model on: {what}")
+
     def note_loss(self) -> None:
         """Messages are missing, whichever: what does not fit from here on need not be a difference."""
         self._lossy = True
@@ -81,9 +86,7 @@ class DeciderReplay:
             if recorded.action is not None:
                 self._decide(recorded, recorded.action, checked, is_whole=is_whole)
             elif "action" in recorded.missing:
-                self.lose(
-                    f"decisions after {recorded} are replayed from the next stored model on: its action is missing"
-                )
+                self._lose_at(recorded, "its action is missing")
         finally:
             if recorded.verdict is not None:
                 self._verdicts = [*self._verdicts[-3:], recorded.verdict]
@@ -99,9 +102,7 @@ class DeciderReplay:
             if not action.run or action.seed is None or action.heard_mode is None:
                 raise NotReplayable("recorded by a release that tells too little")
             if recorded.before is None:
-                self.lose(
-                    f"decisions after {recorded} are replayed from the next stored model on: its state is missing"
-                )
+                self._lose_at(recorded, "its state is missing")
                 raise NotReplayable("the first state of its cycle is missing")
             self._come_to(recorded, part, checked, is_whole=is_whole)
         except NotReplayable as reason:

@@ -19,7 +19,7 @@ from runtime.errors import ConfigError
 from runtime.yaml_text import parse_yaml
 from schemas.messages import Action
 from schemas.settings import SettingsError, Shared
-from services.decider.config import DeciderConfig, PolicySettings
+from services.decider.config import DeciderConfig, PolicySettings, TrialSettings
 from services.decider.core.mind import Heard, Mind
 
 _MOST_TOLD: Final = 200
@@ -52,8 +52,8 @@ def wish_of(text: str | None, seed: int | None) -> Wish:
 
 
 def config_of(recorded: DeciderConfig, wish: Wish, shared: Shared) -> DeciderConfig:
-    """The recorded settings with another policy in charge and no shadows. Raises ConfigError."""
-    values = msgspec.to_builtins(msgspec.structs.replace(recorded, shadows={}))
+    """The recorded settings with another policy in charge, alone: no shadows and no trial. Raises ConfigError."""
+    values = msgspec.to_builtins(msgspec.structs.replace(recorded, shadows={}, trial=TrialSettings()))
     values |= {"policy": wish.policy} if wish.policy is not None else {}
     try:
         config = msgspec.convert({**values, **wish.settings}, DeciderConfig)
@@ -78,7 +78,9 @@ class Otherwise(NamedTuple):
 
 @dataclass
 class Comparison:
-    """What another policy chose. `arms`: how often each was chosen, as recorded and by the other."""
+    """What another policy chose. `arms`: how often each was chosen, as recorded and by the other. `notes` are what is
+    to be known of the comparison itself.
+    """
 
     cycles: int = 0
     same: int = 0
@@ -87,6 +89,7 @@ class Comparison:
     not_decided: Counter[str] = field(default_factory=Counter)
     troubles: list[str] = field(default_factory=list)
     trouble_count: int = 0
+    notes: list[str] = field(default_factory=list)
     policy: str = ""
 
     @property
@@ -132,7 +135,7 @@ class OtherPolicy:
             self._library.add(told)
         elif isinstance(told, Recorded):
             yield from self._decide(told)
-        elif isinstance(told, Trouble) and not told.is_harmless:
+        elif isinstance(told, Trouble):
             self.report.trouble_count += 1
             if len(self.report.troubles) < _MOST_TOLD:
                 self.report.troubles.append(told.text)
@@ -170,4 +173,16 @@ class OtherPolicy:
             seed = self._wish.seed if self._wish.seed is not None else action.seed
             node.mind = Mind(config_of(recorded, self._wish, shared), shared, seed if seed is not None else 0)
             self.report.policy = node.mind.policy.name
+            self._note_who_is_left_out(recorded)
         return node.mind
+
+    def _note_who_is_left_out(self, recorded: DeciderConfig) -> None:
+        """Other draws with the recorded policy: a shadow decided nothing, but who was on trial did, in its blocks, and
+        its rewards cannot be told from the policy's where the other draws give the blocks to others.
+        """
+        challenger = recorded.trial.challenger
+        if self._wish.policy is not None or challenger is None:
+            return
+        note = f"the trial of {challenger} is left out: {recorded.policy}, which was in charge, decides alone here"
+        if note not in self.report.notes:
+            self.report.notes.append(note)

@@ -1,6 +1,7 @@
 """What was recorded, said again on the bus at the spacing asked for: under the root of replays, never on a live one."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
@@ -20,6 +21,14 @@ class Voice(Protocol):
     """What is needed of a bus."""
 
     async def publish(self, subject: str, payload: bytes, *, msg_id: str | None = None) -> None: ...  # noqa: D102
+
+
+class Server(Protocol):
+    """Who knows what became of what was said."""
+
+    async def flush(self) -> None: ...  # noqa: D102 - as in runtime/nats_bus.py
+
+    def refusal_of(self, subject: str) -> str | None: ...  # noqa: D102
 
 
 class Pace:
@@ -46,11 +55,15 @@ class Pace:
 
 
 class Publisher:
-    """Says the messages of a recording under `trimtabsim.<run>`; `said` and `left_out` count them."""
+    """Says the messages of a recording under `trimtabsim.<run>`. `said` and `left_out` count them, `refused` those of
+    the said that the server did not take, as far as it was asked.
+    """
 
     def __init__(self, bus: Voice, run: str, *, node: str | None = None) -> None:
         self.said = 0
         self.left_out = 0
+        self.refused = 0
+        self._said_on: Counter[str] = Counter()
         self._bus = bus
         self._run = run
         self._node = node
@@ -71,8 +84,21 @@ class Publisher:
             return
         await self._send(subject, entry.payload)
         self.said += 1
+        self._said_on[subject] += 1
         if self.said % _TURN == 0:
             await asyncio.sleep(0)  # so that the connection is served, however fast we are
+
+    async def finish(self, server: Server) -> str | None:
+        """Waits until the server has looked at all that was said, and counts what it refused; the reason of the first,
+        with the way out. Raises BusDown where it does not answer.
+        """
+        await server.flush()
+        first: str | None = None
+        for subject, count in self._said_on.items():
+            if (reason := server.refusal_of(subject)) is not None:
+                self.refused += count
+                first = first or reason
+        return first
 
     async def _send(self, subject: str, payload: bytes) -> None:
         for _ in range(int(PATIENCE_SECONDS / _RETRY_SECONDS)):

@@ -12,6 +12,7 @@ from lab.replay.decider import DeciderReplay
 from lab.replay.judged import reward_again, verdict_again
 from lab.replay.library import Library, NotReplayable
 from runtime.errors import TrimtabError
+from services.decider.config import DeciderConfig
 
 KINDS: Final = ("action", "verdict", "reward")
 
@@ -41,7 +42,6 @@ class Report:
     incomplete_cycles: int = 0
     troubles: list[str] = field(default_factory=list)
     trouble_count: int = 0
-    notes: list[str] = field(default_factory=list)
     models_verified: int = 0
     models_differ: int = 0
     models_unverified: int = 0
@@ -98,13 +98,11 @@ class Replayer:
 
     def _note(self, trouble: Trouble) -> None:
         report = self.report
-        if trouble.is_harmless:
-            report.notes.append(trouble.text)
-            return
         report.trouble_count += 1
         if len(report.troubles) < _MOST_TOLD:
             report.troubles.append(trouble.text)
-        self._lose()
+        if not trouble.is_behind_all:
+            self._lose()
 
     def _lose(self) -> None:
         self._is_lossy = True
@@ -135,7 +133,12 @@ class Replayer:
         before = decider.verified, decider.unverified
 
         def decide() -> list[Difference]:
-            return decider.take(recorded, is_whole=self._cycles.is_whole).differences
+            try:
+                return decider.take(recorded, is_whole=self._cycles.is_whole).differences
+            except NotReplayable:
+                if recorded.action is not None:  # unknown settings are the reason, before any that follows from them
+                    self._library.settings("decider", recorded.action.message.settings, DeciderConfig)
+                raise
 
         if recorded.action is None:
             decide()

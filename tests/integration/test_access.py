@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 from nats.aio.client import Client
@@ -20,6 +21,7 @@ from cli.__main__ import main
 from lab.record.file import read_recording
 from lab.record.items import Stored
 from lab.record.recorder import new_header, record_now
+from lab.replay.made import Plan, make_recording
 from lab.rig import Rig, RigOptions
 from lab.sim_stage import SimStage
 from runtime.bus import Entry, Received
@@ -31,6 +33,7 @@ from runtime.nkeys import new_seed
 from runtime.settings import BusSettings
 from runtime.streams import AUDIT, MODELS, ORDERS, STATE
 from schemas.messages import Actuation, AnyMessage, Reward
+from tests.integration.test_record import trimtab
 from tests.support.heard import Heard
 
 OURS, OTHERS = "worker-1", "worker-2"
@@ -278,6 +281,24 @@ async def test_who_may_not_look_is_told_so_when_recording(realm, role, tmp_path)
     async with realm.visit(role) as visitor:
         with pytest.raises(BusError, match=r"this credential may not publish to \S*stream\.info"):
             await record_now(visitor.bus, tmp_path / "a", new_header(1, []))
+
+
+@pytest.mark.parametrize(("role", "code"), [("operator", 0), ("auditor", 1)])
+async def test_a_replay_that_the_server_refuses_to_say_is_no_success(realm, role, code, tmp_path):
+    path, config = tmp_path / "made.recording", tmp_path / "trimtab.json"
+    await asyncio.to_thread(make_recording, path, Plan(4))
+    config.write_text(json.dumps({"bus": msgspec.to_builtins(realm.settings(role))}))
+    said = sum(isinstance(item, Stored) for item in read_recording(path).items())
+    found, out, err = await trimtab("replay", path, "--publish", "night", "--config", config)
+    assert found == code
+    assert out.splitlines()[-1].endswith("rewards agree")
+    if code == 0:
+        assert f"{said} messages published under trimtabsim.night\n" in err
+    else:
+        words = (
+            f"0 messages published under trimtabsim.night; the server REFUSED {said}: this credential may not publish"
+        )
+        assert words in err
 
 
 @pytest.mark.parametrize("role", ["collector", "actuator", "rewarder"])

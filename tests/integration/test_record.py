@@ -149,6 +149,20 @@ async def test_following_ends_in_an_orderly_way_and_says_how_to_go_on(bus, tmp_p
     assert len(messages) == len(set(messages)) == 20
 
 
+async def test_a_node_that_nobody_has_is_said_with_those_that_were_heard(bus, tmp_path):
+    url = bus._settings.url
+    code, _, err = await trimtab("record", tmp_path / "none", "--nats-url", url, "--node", "worker-3")
+    assert (code, err) == (0, "trimtab record: no message of node worker-3; nodes heard: none\n")
+    await play(bus, range(1, 3), node="a.b")
+    await play(bus, range(1, 2), node="node-2")
+    code, _, err = await trimtab("record", tmp_path / "b", "--nats-url", url, "--node", "worker-3")
+    assert (code, err) == (0, "trimtab record: no message of node worker-3; nodes heard: a.b, node-2\n")
+    code, _, err = await trimtab("record", tmp_path / "c", "--nats-url", url, "--node", "node-2")
+    assert (code, err) == (0, "")
+    code, _, err = await trimtab("record", tmp_path / "c", "--nats-url", url, "--node", "node-2")
+    assert (code, err) == (0, "")
+
+
 async def test_a_recorder_that_was_killed_is_gone_on_with(bus, tmp_path):
     path, url = tmp_path / "a.recording", bus._settings.url
     await play(bus, range(1, 4))

@@ -5,6 +5,7 @@ import math
 import msgspec
 import pytest
 
+from schemas.codec import decode
 from schemas.messages import Action, Reward, Verdict
 from tests.unit.lab.replay.conftest import PLAN
 
@@ -127,9 +128,11 @@ def test_a_changed_name_of_what_it_began_from_is_said(tape, kind, name, value):
     assert report.counts[kind].not_replayed or report.models_unverified
 
 
-@pytest.mark.parametrize(("kind", "name"), [("action", "at"), ("action", "decide_seconds"), ("reward", "at")])
-def test_times_that_were_measured_on_the_node_are_not_compared(tape, kind, name):
-    report, found = tape.changed(tape.find(kind, CYCLE), lambda fields: fields.update({name: 7})).replayed()
+@pytest.mark.parametrize(
+    ("kind", "name", "value"), [("action", "at", 7), ("action", "decide_seconds", 7.0), ("reward", "at", 7)]
+)
+def test_times_that_were_measured_on_the_node_are_not_compared(tape, kind, name, value):
+    report, found = tape.changed(tape.find(kind, CYCLE), lambda fields: fields.update({name: value})).replayed()
     assert found == []
     assert report.agrees
 
@@ -175,6 +178,76 @@ def test_the_order_of_keys_is_part_of_the_bytes(tape):
     report, found = tape.changed(tape.find("reward", CYCLE), change).replayed()
     assert [path for path, _, _ in found[0].fields] == ["features (order of keys)"]
     assert not report.agrees
+
+
+def more(payload: bytes, text: bytes) -> bytes:
+    return payload.removesuffix(b"}") + b"," + text + b"}"
+
+
+SAME = "the same message in other bytes: "
+
+
+@pytest.mark.parametrize("kind", ["action", "verdict", "reward"])
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (
+            lambda raw: more(raw, b'"approved_by":"ceo"'),
+            "a field that this release does not know: approved_by",
+        ),
+        (lambda raw: more(raw, b'"a":1,"b":null'), "fields that this release does not know: a, b"),
+        (lambda raw: raw.replace(b":", b": ", 1), "spaces, or another way to write the same text"),
+        (lambda raw: raw + b"\n", "spaces, or another way to write the same text"),
+        (lambda raw: raw.replace(b'"simulated"', b'"simul\\u0061ted"', 1), "spaces, or another way"),
+        (lambda raw: more(raw, b'"node":"simulated"'), "spaces, or another way to write the same text"),
+    ],
+)
+def test_the_same_message_in_other_bytes_is_a_difference_of_its_own_kind(tape, kind, write, words):
+    index = tape.find(kind, CYCLE)
+    item = tape.items[index]
+    payload = write(item.payload)
+    assert decode(payload) == decode(item.payload)
+    report, (found,) = tape.with_item(index, msgspec.structs.replace(item, payload=payload)).replayed()
+    assert (found.kind, found.cycle) == (kind, CYCLE)
+    assert found.words.startswith(SAME + words)
+    assert found.words in str(found)
+    assert found.recorded.encode() == payload
+    assert found.replayed.encode() == item.payload
+    assert report.counts[kind].differ == 1
+    assert not report.agrees
+
+
+@pytest.mark.parametrize("value", [b'"\xff"', b"1e999"])
+def test_what_nobody_can_read_in_an_unknown_field_is_said(tape, value):
+    index = tape.find("reward", CYCLE)
+    item = tape.items[index]
+    _, (found,) = tape.with_item(
+        index, msgspec.structs.replace(item, payload=more(item.payload, b'"x":' + value))
+    ).replayed()
+    assert found.words == f"{SAME}a field that this release does not know, and whose value it cannot read"
+    assert found.recorded == found.replayed == item.payload.decode()
+
+
+def test_other_bytes_name_what_is_not_there_and_what_is_written_otherwise(tape):
+    index = tape.find("action", CYCLE)
+    item = tape.items[index]
+    fields = msgspec.json.decode(item.payload)
+    assert fields.pop("event") is None
+    fields["propensity"] = int(fields["propensity"]) if fields["propensity"] == 1.0 else fields["propensity"]
+    payload = msgspec.json.encode(dict(reversed(fields.items())))
+    _, (found,) = tape.with_item(index, msgspec.structs.replace(item, payload=payload)).replayed()
+    assert found.words.startswith(f"{SAME}a field that this release writes is not there: event")
+    payload = msgspec.json.encode(dict(reversed(msgspec.json.decode(item.payload).items())))
+    _, (found,) = tape.with_item(index, msgspec.structs.replace(item, payload=payload)).replayed()
+    assert found.words == f"{SAME}written another way:  (order of keys)"
+
+
+def test_a_difference_that_means_something_has_no_words_of_other_bytes_and_names_unknown_fields_too(tape):
+    index = tape.find("reward", CYCLE)
+    changed = tape.changed(index, lambda fields: fields.update({"value": 0.123, "approved_by": "ceo"}))
+    found = next(one for one in changed.replayed()[1] if one.kind == "reward")
+    assert found.words == ""
+    assert [path for path, _, _ in found.fields] == ["value", "approved_by"]
 
 
 @pytest.mark.parametrize("outcome", ["allow", "hold"])

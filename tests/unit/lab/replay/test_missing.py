@@ -5,8 +5,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from lab.record.blocks import SEED, START, encode_block
 from lab.record.file import read_recording
-from lab.record.items import Damage, Gap, Stored
+from lab.record.items import Damage, Gap, ModelCopy, Stored
 from lab.replay.cycles import Cycles, Recorded, Trouble
 from lab.replay.replayer import Replayer
 from tests.unit.lab.replay.conftest import PLAN
@@ -150,6 +151,92 @@ def test_a_message_that_comes_again_is_left_out(tape):
     report, found = twice.replayed()
     assert found == []
     assert any("comes again" in text for text in report.troubles)
+
+
+def test_a_recording_that_was_not_closed_is_no_proof_and_excuses_nothing_that_is_there(tape):
+    unclosed = Damage(kind="unclosed", block=9, offset=99, reason="it was not closed")
+    left = replace(tape, items=(*tape.items[:-1], unclosed))
+    report, found = left.replayed()
+    assert (found, report.agrees) == ([], False)
+    assert report.troubles == ["the recording was not closed: whether more was recorded cannot be known"]
+    last = tape.find("action", PLAN.cycles)
+    assert left.changed(last, lambda fields: fields.update({"heard_changes_left": 77})).replayed()[1]
+
+
+@pytest.mark.parametrize("name", ["before", "action", "verdict", "actuation", "after", "reward"])
+def test_the_last_message_that_is_missing_is_missed_by_the_counts(tape, tmp_path, name):
+    """Where neither a number of its stream nor another message of its cycle misses it."""
+    index = tape.find(name, PLAN.cycles)
+    items = tape.without(index, renumbered=True).items
+    report = replay_file(write_blocks(tmp_path / "short", [tape.header, *items]))
+    item = tape.items[index]
+    stored = sum(isinstance(one, Stored) and one.stream == item.stream for one in tape.items)
+    words = f"it was closed with {stored} messages of {item.stream}, {stored - 1} are here"
+    assert any(words in text for text in report.troubles)
+    assert not report.agrees
+
+
+def test_an_order_that_is_the_only_message_of_its_stream_is_missed_by_the_counts(tape, tmp_path):
+    closed = msgspec.structs.replace(tape.items[-1], messages={**tape.items[-1].messages, "TRIMTAB_ORDERS": 1})
+    report = replay_file(write_blocks(tmp_path / "short", [tape.header, *tape.items[:-1], closed]))
+    (trouble,) = report.troubles
+    assert "it was closed with 1 messages of TRIMTAB_ORDERS, 0 are here" in trouble
+    assert not report.agrees
+
+
+def test_a_last_block_that_is_gone_leaves_a_recording_that_was_not_closed(tape, tmp_path):
+    report = replay_file(write_blocks(tmp_path / "short", [tape.header, *tape.items[:-1]]))
+    assert report.troubles == ["the recording was not closed: whether more was recorded cannot be known"]
+    assert not report.agrees
+    assert replay_file(write_blocks(tmp_path / "whole", [tape.header, *tape.items])).agrees
+
+
+def test_unknown_settings_are_the_reason_of_every_message_made_under_them(tape):
+    header = msgspec.structs.replace(tape.header, settings=())
+    report, _ = replace(tape, header=header).replayed()
+    for kind, service in (("action", "decider"), ("verdict", "guard"), ("reward", "rewarder")):
+        ((reason, count),) = report.counts[kind].not_replayed.items()
+        assert count == report.counts[kind].recorded
+        assert reason.startswith("settings ")
+        assert reason.endswith(f" of the {service} unknown; give their file by --config")
+
+
+@pytest.mark.parametrize("name", ["action", "verdict"])
+def test_what_begins_in_the_middle_of_a_run_is_said_until_the_next_stored_model(tape, name):
+    begin = tape.find(name, 3)
+    models = [item for item in tape.items[:begin] if isinstance(item, ModelCopy) and item.digest == the_model(tape, 4)]
+    report, _ = replace(tape, items=(*models, *tape.items[begin:])).replayed()
+    ((reason, count),) = report.counts["action"].not_replayed.items()
+    assert reason.startswith("the recording begins in the middle of a run")
+    assert 0 < count < report.counts["action"].agree
+
+
+def the_model(tape, cycle: int) -> str:
+    return next(message.model for message in tape.messages("action").values() if message.cycle == cycle)
+
+
+def write_blocks(path, items):
+    """A file of blocks of 50 items, as they are: what a writer would count is not counted again."""
+    positions: dict[str, int] = {}
+    raw, digest = START, SEED
+    for number, first in enumerate(range(0, len(items), 50)):
+        block = items[first : first + 50]
+        encoded, digest, _ = encode_block(number, digest, dict(positions), block)
+        raw += encoded
+        for item in block:
+            if isinstance(item, Stored):
+                positions[item.stream] = item.sequence
+    path.write_bytes(raw)
+    return path
+
+
+def replay_file(path):
+    recording = read_recording(path)
+    replayer = Replayer(recording.header)
+    for entry in recording.items():
+        list(replayer.take(entry))
+    list(replayer.end())
+    return replayer.report
 
 
 def handed_out(tape) -> list[Recorded]:

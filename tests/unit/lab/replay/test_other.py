@@ -5,12 +5,15 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from lab.record.file import read_recording
+from lab.replay.made import Plan, make_recording
 from lab.replay.other import OtherPolicy, config_of, wish_of
 from runtime.errors import ConfigError
 from schemas.settings import Shared
-from services.decider.config import DeciderConfig
+from services.decider.config import DeciderConfig, PolicySettings, TrialSettings
 from services.decider.core.zoo import POLICIES
 from tests.unit.lab.replay.conftest import PLAN
+from tests.unit.lab.replay.tape import Tape
 
 
 def compared(tape, text, seed=None, **options):
@@ -78,6 +81,40 @@ def test_what_is_no_policy_is_said(text, words):
     with pytest.raises(ConfigError, match=r"^flag --policy: ") as raised:
         config_of(DeciderConfig(), wish_of(text, None), Shared())
     assert words in str(raised.value)
+
+
+TRIAL = DeciderConfig(
+    policy="hold",
+    shadows={"good": PolicySettings(policy="linucb")},
+    trial=TrialSettings(challenger="good", block_cycles=6, washout_cycles=2),
+)
+
+
+@pytest.mark.parametrize("text", ["linucb", "good", None])
+def test_the_trial_of_a_recording_is_no_obstacle(text):
+    if text == "good":
+        with pytest.raises(ConfigError, match="'good' is not known"):  # a shadow's name is no policy's
+            config_of(TRIAL, wish_of(text, 4), Shared())
+        return
+    config = config_of(TRIAL, wish_of(text, 4), Shared())
+    assert (config.policy, config.shadows, config.trial) == (text or "hold", {}, TrialSettings())
+
+
+@pytest.fixture(scope="module")
+def on_trial(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trial") / "trial.recording"
+    make_recording(path, Plan(cycles=30, scenario="flood", decider=msgspec.structs.replace(TRIAL, seed=1)))
+    recording = read_recording(path)
+    return Tape(recording.header, tuple(recording.items()))
+
+
+def test_other_draws_leave_the_trial_out_and_say_so(on_trial):
+    assert {m.champion for m in on_trial.messages("action").values()} == {"hold"}
+    report, _ = compared(on_trial, None, seed=7)
+    assert report.cycles == 30
+    assert report.notes == ["the trial of good is left out: hold, which was in charge, decides alone here"]
+    report, _ = compared(on_trial, "linucb")
+    assert (report.cycles, report.notes) == (30, [])
 
 
 def test_what_is_lost_is_told(tape):

@@ -80,6 +80,30 @@ async def test_rubbish_is_left_out_and_so_are_other_nodes_if_one_is_asked_for():
     await bus.close()
 
 
+async def test_what_the_server_refuses_is_asked_for_behind_all_that_was_said_and_counted():
+    class Strict:
+        def __init__(self) -> None:
+            self.flushed = 0
+
+        async def flush(self) -> None:
+            self.flushed += 1
+
+        def refusal_of(self, subject: str) -> str | None:
+            return f"not {subject}" if self.flushed and ".reward." in subject else None
+
+    bus, server = MemoryBus(), Strict()
+    publisher = Publisher(bus, "night")
+    for message in (state(), reward(), reward(cycle=2), action()):
+        await publisher.say(stored(message))
+    assert await publisher.finish(server) == f"not trimtabsim.night.reward.{NODE}"
+    assert (publisher.said, publisher.refused) == (4, 2)
+    other = Publisher(bus, "night")
+    await other.say(stored(state()))
+    assert await other.finish(server) is None
+    assert (other.refused, server.flushed) == (0, 2)
+    await bus.close()
+
+
 @pytest.mark.parametrize("name", LIVE)
 async def test_live_services_hear_nothing_of_a_replay(name, tape):
     section, create = LIVE[name]
