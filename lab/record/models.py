@@ -1,4 +1,4 @@
-"""The models that actions name, and those that they come of, taken along from the server's objects where it has them."""
+"""The models that actions name, and those that these come of, taken along from the server where it has them."""
 
 import hashlib
 import re

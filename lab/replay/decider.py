@@ -209,23 +209,19 @@ class DeciderReplay:
         if not is_proven and is_own and model.why not in ("start", "order"):
             raise NotReplayable(self._lost)
         with self._linked(self.restarts, str(recorded), must_be=is_proven):
-            self._check_start(part, model, is_own=is_own, is_whole=is_whole)
+            self._check_start(part, is_own=is_own, is_whole=is_whole)
         self._begin(model, action, outlook=is_own or action.at - model.made_at <= FRESH_NS)
         self._is_sure = is_proven and is_own
 
-    def _check_start(self, part: Part[Action], model: Model, *, is_own: bool, is_whole: bool) -> None:
+    def _check_start(self, part: Part[Action], *, is_own: bool, is_whole: bool) -> None:
         """Whether what a run began with follows from the model that it went on from, and that one from what the run
         before it had become. Where its own could not be stored, the first of it is what the replay does itself.
         """
         action = part.message
-        base = action.model
+        base: str | None = action.model
         if is_own:
-            found = self._origins.check(action.model, action, is_whole=is_whole)
-            self._found += found.differences
-            if found.base is None:
-                return
-            base = found.base
-        if self._run and base not in self._reached:
+            base = self._origins.check(action.model, action, self._found, is_whole=is_whole)
+        if self._run and base is not None and base not in self._reached:
             self._check_end(base, part)
 
     def _check_end(self, digest: str, part: Part[Action]) -> None:
@@ -307,7 +303,7 @@ class DeciderReplay:
             with self._linked(self.orders, str(recorded)):
                 if self._lossy:
                     raise Unproven("what the decider knew before is not known: messages are missing")
-                self._found += self._origins.check(action.model, action, is_whole=False, live=live).differences
+                self._origins.check(action.model, action, self._found, is_whole=False, live=live)
             self._begin(model, action)
             return
         if model.order != self._order:

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from lab.replay.compare import NOTHING, Difference
-from lab.replay.cycles import Part
 from lab.replay.library import Library, NotReplayable
 from lab.replay.past import Past, Unproven
 from schemas.messages import Action, Reward
@@ -40,13 +39,6 @@ class Live(NamedTuple):
     due: Callable[[Model], list[Reward]]
 
 
-class Found(NamedTuple):
-    """`base` is the model that the run went on from, None if it began fresh or went on from the live mind."""
-
-    base: str | None
-    differences: list[Difference]
-
-
 class _Step(NamedTuple):
     """Minds as they may have been before what was ordered, and the lessons since. `is_sure`: nothing that they learned
     is known to be lost.
@@ -64,13 +56,15 @@ class Origins:
         self._library = library
         self._past = past
 
-    def check(self, digest: str, action: Action, *, is_whole: bool, live: Live | None = None) -> Found:
-        """Makes the model again, and those of the same run that it comes of, back to another run's model, to a fresh
-        mind, or to the `live` one. Raises Unproven where something for it is missing.
+    def check(
+        self, digest: str, action: Action, found: list[Difference], *, is_whole: bool, live: Live | None = None
+    ) -> str | None:
+        """Makes the model again, and those of the same run that it comes of, back to another run's model, of which it
+        gives the digest, to a fresh mind, or to the `live` one. What differs is added to `found`. Raises Unproven where
+        something for it is missing.
         """
         shared, config = self._library.settings("decider", action.settings, DeciderConfig)
         new: _MakeMind = lambda: Mind(config, shared, action.seed or 0)  # noqa: E731
-        differences: list[Difference] = []
         for _ in range(_MOST_STEPS):
             model = self._model(digest)
             _require(model, action, shared)
@@ -86,13 +80,13 @@ class Origins:
                 step = self._went_on(model, base, new)
             if model.why != "order" and base is not None and model.order != base.order:
                 raise Unproven(f"model {digest[:12]} comes of an order whose own model is not stored")
-            found = self._compare(digest, model, step, action)
-            if found is not None:
+            difference = self._compare(digest, model, step, action)
+            if difference is not None:
                 if not step.is_sure:
                     raise Unproven("rewards that it learned are not in the recording")
-                differences.append(found)
+                found.append(difference)
             if is_end:
-                return Found(base_digest if base is not None else None, differences)
+                return base_digest if base is not None else None
             assert base_digest is not None
             digest = base_digest
         raise Unproven(f"more than {_MOST_STEPS} models are behind it")
@@ -152,33 +146,31 @@ class Origins:
         return model_difference(action, digest, model, first)
 
     def _outcomes(self, make: _MakeMind, model: Model, due: list[Reward]) -> Iterator[MindState]:
+        """What a mind can have become: it is not told which lessons came before what was ordered."""
         if model.why != "order":
-            mind = make()
-            for reward in due:
-                mind.learn(reward)
-            yield mind.save()
+            yield _after(make(), due, len(due), lambda _: None)
             return
-        is_named = model.parent == model.replaced
-        if is_named:
+        if model.parent == model.replaced:
             for late in range(min(len(due), model.lessons, _LATE_LESSONS) + 1):
-                mind = make()
-                for reward in due[: len(due) - late]:
-                    mind.learn(reward)
-                if model.mind.champion in mind.policies:
-                    mind.put_in_charge(model.mind.champion)
-                for reward in due[len(due) - late :]:
-                    mind.learn(reward)
-                yield mind.save()
+                yield _after(make(), due, len(due) - late, lambda mind: _put_in_charge(mind, model.mind.champion))
         if model.parent is not None:
             wanted = self._model(model.parent)
-            mind = make()
-            split = max(0, len(due) - model.lessons)
-            for reward in due[:split]:
-                mind.learn(reward)
-            go_on_from(mind, wanted)
-            for reward in due[split:]:
-                mind.learn(reward)
-            yield mind.save()
+            yield _after(make(), due, max(0, len(due) - model.lessons), lambda mind: go_on_from(mind, wanted))
+
+
+def _after(mind: Mind, due: list[Reward], split: int, change: Callable[[Mind], None]) -> MindState:
+    """What a mind knows after some lessons, a change, and the others."""
+    for reward in due[:split]:
+        mind.learn(reward)
+    change(mind)
+    for reward in due[split:]:
+        mind.learn(reward)
+    return mind.save()
+
+
+def _put_in_charge(mind: Mind, name: str) -> None:
+    if name in mind.policies:
+        mind.put_in_charge(name)
 
 
 def go_on_from(mind: Mind, model: Model) -> None:
