@@ -7,6 +7,7 @@ from typing import Final, Literal, TextIO
 
 from cli.order_view import printable, show_rows
 from lab.replay.compare import Difference
+from lab.replay.decider import Links
 from lab.replay.other import Comparison, Otherwise
 from lab.replay.replayer import KINDS, Report
 
@@ -71,6 +72,7 @@ class ReplayView:
         ]
         show_rows(rows, "table", tuple(rows[0]))
         print(_models_line(report))
+        print(_links_line(report))
         for line in _trouble_lines(report):
             print(printable(line))
         print(_sum_of(report, stopped=stopped))
@@ -181,6 +183,8 @@ def _report_row(report: Report, *, stopped: bool) -> dict[str, object]:
             "differ": report.models_differ,
             "unverified": report.models_unverified,
         },
+        "restarts": _links_row(report.restarts),
+        "orders": _links_row(report.orders),
         "incomplete_cycles": report.incomplete_cycles,
         "incomplete": report.incomplete,
         "troubles": report.troubles,
@@ -202,6 +206,19 @@ def _comparison_row(report: Comparison) -> dict[str, object]:
     }
 
 
+def _links_row(links: Links) -> dict[str, object]:
+    return {"verified": links.verified, "differ": links.differ, "not_verified": dict(links.unverified)}
+
+
+def _links_line(report: Report) -> str:
+    told = []
+    for name, links in (("restarts", report.restarts), ("orders of a model", report.orders)):
+        if name == "restarts" or links != Links():
+            differ = f", NOT as before: {links.differ}" if links.differ else ""
+            told.append(f"{name} verified: {links.verified}{differ}, not verified: {links.unverified.total()}")
+    return "; ".join(told)
+
+
 def _models_line(report: Report) -> str:
     text = f"stored models reached to the byte: {report.models_verified}"
     if report.models_differ:
@@ -220,6 +237,8 @@ def _trouble_lines(report: Report) -> list[str]:
         lines.append(f"incomplete: and {report.incomplete_cycles - len(report.incomplete)} more cycles")
     for kind, counted in report.counts.items():
         lines += [f"not replayed: {count} {kind}s: {reason}" for reason, count in counted.not_replayed.items()]
+    for name, links in (("restart", report.restarts), ("order", report.orders)):
+        lines += [f"note: {name} not verified: {text}" for text in links.unverified]
     lines += [f"cut off: {count} cycles {edge}" for edge, count in report.edges.items()]
     return lines
 
@@ -234,7 +253,9 @@ def _sum_of(report: Report, *, stopped: bool) -> str:
     if not any(count.recorded for count in report.counts.values()):
         return "nothing to replay: the recording has no cycle"
     end = "" if report.agrees else ": NOT ALL was there, was replayed and came out the same"
-    return f"{told} agree{end}"
+    unseen = report.restarts.unverified.total() + report.orders.unverified.total()
+    links = f"; {unseen} restarts or orders not verified" if unseen else ""
+    return f"{told} agree{end}{links}"
 
 
 def _short(text: str) -> str:

@@ -70,7 +70,9 @@ class Gap(Item, frozen=True, kw_only=True, tag="gap"):
 
 
 class ModelCopy(Item, frozen=True, kw_only=True, tag="model"):
-    """The model object that actions name by `digest`. `payload` is None where the store does not have it (`reason`)."""
+    """The model object that an action, or a model that goes on from it, names by `digest`. `payload` is None where the
+    store does not have it (`reason`).
+    """
 
     digest: str
     payload: bytes | None = None

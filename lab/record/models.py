@@ -1,4 +1,4 @@
-"""The models that actions name, taken along from the server's objects where it still has them."""
+"""The models that actions name, and those that these come of, taken along from the server where it has them."""
 
 import hashlib
 import re
@@ -31,7 +31,25 @@ class _Named(msgspec.Struct, frozen=True):
     model: str = ""
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """What of a model says where it came from."""
+
+    run: str = ""
+    why: str = ""
+    parent: str | None = None
+    replaced: str | None = None
+
+    @property
+    def digests(self) -> list[str]:
+        """The models that it was made of."""
+        return [digest for digest in dict.fromkeys((self.parent, self.replaced)) if digest]
+
+
 _named: Final = msgspec.json.Decoder(_Named)
+_origin: Final = msgspec.json.Decoder(Origin)
+
+_ANEW: Final = ("start", "order")
+"""Why a model is stored that goes on from another one than the mind that was there."""
 
 
 def model_named(action: bytes) -> str:
@@ -40,6 +58,19 @@ def model_named(action: bytes) -> str:
         return _named.decode(action).model
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
+
+
+def behind(payload: bytes | None, run: str | None) -> tuple[str, list[str]]:
+    """The run of a model, and the models that are needed to see that it follows from them. `run` is that of the model
+    that led to this one, None if an action did: within the start of one run, or from one order to the next, models are
+    stored that no action names.
+    """
+    try:
+        origin = _origin.decode(payload or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "", []
+    is_asked = origin.why in _ANEW if run is None else origin.run == run
+    return origin.run, origin.digests if is_asked else []
 
 
 async def copy_model(bus: object, token: str, digest: str) -> ModelCopy:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import msgspec
 
 from lab.record.items import Gap, Header, Settings, Stored
-from lab.record.models import copy_model, model_named
+from lab.record.models import behind, copy_model, model_named
 from lab.record.settings import versions
 from lab.record.writer import RecordingWriter, create_recording
 from runtime.bus import Extent, Kept, Span
@@ -39,6 +39,8 @@ FLUSH_SECONDS: Final = 10.0
 
 _BATCH_BYTES: Final = 4 << 20
 """Bytes of messages that one range is meant to bring."""
+_MOST_BEHIND: Final = 16
+"""Models that are looked for behind one that an action names."""
 _FIRST_RANGE: Final = 256
 _LARGEST_RANGE: Final = 1 << 16
 _LATE_NS: Final = 2_000_000_000
@@ -249,7 +251,7 @@ class Recorder:
             self._learn_settings(node_name(token))
         if kind == "action":
             self.tally.cycles += 1
-            await self._copy_model(token, item.payload)
+            await self._copy_models(token, item.payload)
         self._writer.add(item)
         self.tally.messages += 1
         self.tally.payload_bytes += len(item.payload)
@@ -260,11 +262,18 @@ class Recorder:
             return
         self._writer.add(msgspec.structs.replace(self._header, settings=(settings,), versions=versions()))
 
-    async def _copy_model(self, token: str, action: bytes) -> None:
-        """Takes along the model that an action names, where it is the first of this run to name it."""
-        digest = model_named(action)
-        if not digest or digest in self._models:
-            return
+    async def _copy_models(self, token: str, action: bytes) -> None:
+        """Takes along the model that an action names, and those that it comes of, where it is the first to name it."""
+        asked: list[tuple[str, str | None]] = [(model_named(action), None)]
+        for _ in range(_MOST_BEHIND):
+            asked = [(digest, run) for digest, run in asked if digest and digest not in self._models]
+            if not asked:
+                return
+            digest, run = asked.pop(0)
+            own_run, digests = behind(await self._copy_model(token, digest), run)
+            asked += [(other, own_run) for other in digests]
+
+    async def _copy_model(self, token: str, digest: str) -> bytes | None:
         self._models.add(digest)
         copy = await copy_model(self._bus, token, digest)
         if copy.payload is None:
@@ -272,6 +281,7 @@ class Recorder:
         else:
             self.tally.models += 1
         self._writer.add(copy)
+        return copy.payload
 
     async def _check_same(self, stream: str, position: int, extent: Extent | None) -> None:
         if extent is None or extent.last < position:

@@ -4,6 +4,9 @@ It begins where it is known what the mind was: at a model that the decider store
 What is lost between two cycles ends it, until the next such place: what a mind forgot to see cannot be made up for.
 """
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,18 +16,29 @@ from lab.replay.compare import Difference, difference
 from lab.replay.cycles import Part, Recorded
 from lab.replay.lessons import Lessons
 from lab.replay.library import Library, NotReplayable
-from schemas.messages import Action, Verdict
+from lab.replay.origins import FRESH_NS, Live, Origins, go_on_from, model_difference
+from lab.replay.past import Past, Unproven
+from schemas.messages import Action, Reward, Verdict
 from services.decider.config import DeciderConfig
-from services.decider.core.mind import Heard, Mind, MindState
+from services.decider.core.mind import Heard, Mind
 from services.decider.core.model import Model
 
 _UNDER_WAY_NS: Final = 50_000_000
 """How long before an action a verdict may have been stored that the decider had not heard yet."""
 
 _RUNS: Final = 256
+_REACHED: Final = 1024
 
-FRESH_NS: Final = 60_000_000_000
-"""Age of another run's model up to which its outlook is taken over at a start (services/decider/keeper.py)."""
+
+@dataclass
+class Links:
+    """Of the starts of runs, or of orders: how many follow from the models that they name, how many do not, and why
+    the rest could not be checked, each in words.
+    """
+
+    verified: int = 0
+    differ: int = 0
+    unverified: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -37,13 +51,22 @@ class Checked:
 
 class DeciderReplay:
     """Fed with the cycles of one node in their order. Its counts: models that a mind of ours reached to the byte
-    (`verified`), and those that it could not, for want of them or of rewards before them (`unverified`).
+    (`verified`), and those that it could not, for want of them or of rewards before them (`unverified`). `restarts` and
+    `orders` are counted into, if given.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, restarts: Links | None = None, orders: Links | None = None) -> None:
         self.verified = 0
         self.unverified = 0
+        self.restarts = restarts or Links()
+        self.orders = orders or Links()
         self.lessons = Lessons()
+        self._past = Past()
+        self._origins = Origins(library, self._past)
+        self._reached: dict[str, None] = {}
+        self._order: str | None = None
+        self._decided_at = 0
+        self._found: list[Difference] = []
         self._library = library
         self._mind: Mind | None = None
         self._lost = "the recording begins in the middle of a run; decisions are replayed from its next stored model on"
@@ -76,12 +99,14 @@ class DeciderReplay:
     def note_loss(self) -> None:
         """Messages are missing, whichever: what does not fit from here on need not be a difference."""
         self._lossy = True
+        self._past.note_loss()
 
     def take(self, recorded: Recorded, *, is_whole: bool) -> Checked:
         """Decides a cycle again; `is_whole` says that nothing was stored before the recording. Raises NotReplayable."""
         checked = Checked()
         if recorded.reward is not None:
             self.lessons.add(recorded.reward)
+            self._past.add(recorded.reward)
         try:
             if recorded.action is not None:
                 self._decide(recorded, recorded.action, checked, is_whole=is_whole)
@@ -90,6 +115,8 @@ class DeciderReplay:
         finally:
             if recorded.verdict is not None:
                 self._verdicts = [*self._verdicts[-3:], recorded.verdict]
+        checked.differences[:0] = self._found
+        self._found = []
         return checked
 
     def _decide(self, recorded: Recorded, part: Part[Action], checked: Checked, *, is_whole: bool) -> None:
@@ -113,6 +140,7 @@ class DeciderReplay:
             if action.run != self._run:
                 self._run_began_ns = part.stored_ns
             self._run, self._model = action.run, action.model
+            self._decided_at = action.at
             self._is_seamless = recorded.before is not None
         assert self._mind is not None
         decided = self._mind.decide(recorded.before.message, self._heard(part))
@@ -143,13 +171,13 @@ class DeciderReplay:
         """Brings the mind to where it was when it decided this."""
         action = part.message
         if action.run != self._run:
-            self._begin_run(recorded, action, is_whole=is_whole)
+            self._begin_run(recorded, part, is_whole=is_whole)
         elif self._mind is None:
             if action.model == self._model or not (self._is_seamless and recorded.follows):
                 raise NotReplayable(self._lost)
             self._begin(self._library.model(action.model), action)
         elif action.model != self._model:
-            self._change_model(part, checked)
+            self._change_model(recorded, part, checked)
         assert self._mind is not None
         due = action.lessons - self._mind.lessons
         taught = self.lessons.take(due, part.sequence, action.last_lesson) if due > 0 else []
@@ -158,24 +186,87 @@ class DeciderReplay:
         if self._mind.lessons < action.lessons and self._lossy:
             raise NotReplayable("rewards that it learned from are not in the recording")
 
-    def _begin_run(self, recorded: Recorded, action: Action, *, is_whole: bool) -> None:
+    def _begin_run(self, recorded: Recorded, part: Part[Action], *, is_whole: bool) -> None:
         """A decider that started: its model was stored when it had taken up what the last one left. Where it could not
         be, the actions name what the last run stored, and its outlook was taken over only if that was fresh.
         """
-        is_proven = (self._is_seamless and recorded.follows) or (not self._run and is_whole)
+        action = part.message
+        is_first = not self._run
+        is_proven = (self._is_seamless and recorded.follows) or (is_first and is_whole)
         if action.run in self._runs:
             raise NotReplayable(f"run {action.run} of the decider comes again after another one")
         self._runs[action.run] = None
         while len(self._runs) > _RUNS:
             del self._runs[next(iter(self._runs))]
-        if self._run and not is_proven:
-            raise NotReplayable("where a run of the decider began is not in the recording")
-        model = self._library.model(action.model)
+        try:
+            if not is_first and not is_proven:
+                raise NotReplayable("where a run of the decider began is not in the recording")
+            model = self._library.model(action.model)
+        except NotReplayable as reason:
+            if not is_first or is_proven:
+                self.restarts.unverified[f"{recorded}: {reason}"] += 1
+            raise
         is_own = model.run == action.run
-        if not is_proven and is_own and model.why != "start":
+        if not is_proven and is_own and model.why not in ("start", "order"):
             raise NotReplayable(self._lost)
+        with self._linked(self.restarts, str(recorded), must_be=is_proven):
+            self._check_start(part, is_own=is_own, is_whole=is_whole)
         self._begin(model, action, outlook=is_own or action.at - model.made_at <= FRESH_NS)
         self._is_sure = is_proven and is_own
+
+    def _check_start(self, part: Part[Action], *, is_own: bool, is_whole: bool) -> None:
+        """Whether what a run began with follows from the model that it went on from, and that one from what the run
+        before it had become. Where its own could not be stored, the first of it is what the replay does itself.
+        """
+        action = part.message
+        base: str | None = action.model
+        if is_own:
+            base = self._origins.check(action.model, action, self._found, is_whole=is_whole)
+        if self._run and base is not None and base not in self._reached:
+            self._check_end(base, part)
+
+    def _check_end(self, digest: str, part: Part[Action]) -> None:
+        """Whether the model that a run left is what its mind had become."""
+        model, mind = self._library.model(digest), self._mind
+        if model.run != self._run:
+            raise Unproven(f"model {digest[:12]}, which it went on from, is of a run that decided nothing here")
+        if mind is None or self._lossy:
+            raise Unproven("what the run before it knew in the end is not known")
+        if model.order != self._order or model.made_at < self._decided_at:
+            raise Unproven(f"model {digest[:12]}, which it went on from, is of a moment that no action tells of")
+        for reward in self._since(model, mind, part):
+            mind.learn(reward)
+        if _encoder.encode(mind.save()) == _encoder.encode(model.mind):
+            self._reach(digest, model)
+        elif model.mind.last_lesson not in (None, mind.last_lesson) and not self._past.knows(model.mind.last_lesson):
+            raise Unproven("rewards that it learned are not in the recording")
+        else:
+            self._found.append(model_difference(part.message, digest, model, mind.save()))
+
+    @contextmanager
+    def _linked(self, links: Links, where: str, *, must_be: bool = True) -> Iterator[None]:
+        """Counts what comes of a check. Unless it `must_be`, what cannot be checked is none: it may have been before
+        the recording.
+        """
+        before = len(self._found)
+        try:
+            yield
+        except (Unproven, NotReplayable) as reason:
+            if must_be and len(self._found) == before:
+                links.unverified[f"{where}: {reason}"] += 1
+        else:
+            links.verified += len(self._found) == before
+        links.differ += len(self._found) > before
+
+    def _since(self, model: Model, mind: Mind, part: Part[Action]) -> list[Reward]:
+        """What the mind has not learned yet of what a model knows that comes of it."""
+        return self.lessons.take_until(model.mind.last_lesson, part.sequence, model.lessons - mind.lessons)
+
+    def _reach(self, digest: str, model: Model) -> None:
+        self._order = model.order
+        self._reached[digest] = None
+        while len(self._reached) > _REACHED:
+            del self._reached[next(iter(self._reached))]
 
     def _begin(self, model: Model, action: Action, *, outlook: bool = True) -> None:
         """A new mind from a stored one."""
@@ -190,53 +281,59 @@ class DeciderReplay:
                 "; ".join(f"model {action.model[:12]}: {name}: {why}" for name, why in left_out.items())
             )
         self._mind, self._settings = mind, action.settings
+        self._reach(action.model, model)
         self._is_sure = True
         self._lossy = False
         self.lessons.forget_place()
 
-    def _change_model(self, part: Part[Action], checked: Checked) -> None:
+    def _change_model(self, recorded: Recorded, part: Part[Action], checked: Checked) -> None:
         """The decider stored what it knew, or was told to go on from something else."""
         action, mind = part.message, self._mind
         assert mind is not None
         try:
             model = self._library.model(action.model)
-        except NotReplayable:
+        except NotReplayable:  # it may be of an order: what the mind became then is not known
             self.unverified += 1
-            for reward in self.lessons.take_until(action.last_lesson, part.sequence):
-                mind.learn(reward)
-            mind.lessons = action.lessons  # counted from a model that nobody can look at
-            return
+            raise
         if model.run != action.run:
             self._obey(model, part)
+            self._reach(action.model, model)
             return
         if model.why == "order":
+            live = Live(mind, self._model, lambda first: self._since(first, mind, part))
+            with self._linked(self.orders, str(recorded)):
+                if self._lossy:
+                    raise Unproven("what the decider knew before is not known: messages are missing")
+                self._origins.check(action.model, action, self._found, is_whole=False, live=live)
             self._begin(model, action)
             return
-        for reward in self.lessons.take_until(model.mind.last_lesson, part.sequence):
+        if model.order != self._order:
+            self.unverified += 1
+            self.orders.unverified[f"{recorded}: the model that it went on from is not in the recording"] += 1
+            self._begin(model, action)
+            return
+        for reward in self._since(model, mind, part):
             mind.learn(reward)
-        ours, theirs = _encoder.encode(mind.save()), _encoder.encode(model.mind)
-        if ours == theirs:
+        if _encoder.encode(mind.save()) == _encoder.encode(model.mind):
             self.verified += 1
             mind.began()
+            self._reach(action.model, model)
             return
         if self._lossy:
             self.unverified += 1
         else:
-            checked.differences.append(_model_difference(action, model.mind, mind.save()))
+            checked.differences.append(model_difference(action, action.model, model, mind.save()))
         self._begin(model, action)
 
     def _obey(self, model: Model, part: Part[Action]) -> None:
         """It was told to go on from another run's model, and could not store that it does."""
         mind, action = self._mind, part.message
         assert mind is not None
-        due = self.lessons.take_until(action.last_lesson, part.sequence)
+        due = self.lessons.take_until(action.last_lesson, part.sequence, action.lessons)
         split = max(0, len(due) - action.lessons)
         for reward in due[:split]:
             mind.learn(reward)
-        last = mind.last_lesson
-        mind.load(model.mind)
-        mind.mend()
-        mind.last_lesson = last
+        go_on_from(mind, model)
         for reward in due[split:]:
             mind.learn(reward)
 
@@ -261,26 +358,6 @@ class DeciderReplay:
 
 def _heard_from(verdict: Verdict, action: Action) -> Heard:
     return Heard(verdict.mode, verdict.changes_left if verdict.boot == action.boot else None)
-
-
-def _model_difference(action: Action, recorded: MindState, replayed: MindState) -> Difference:
-    theirs, ours = msgspec.to_builtins(recorded), msgspec.to_builtins(replayed)
-    fields = tuple(_unequal_parts(theirs, ours))
-    told = [_encoder.encode({path: value for path, value, _ in fields}).decode()]
-    told.append(_encoder.encode({path: value for path, _, value in fields}).decode())
-    return Difference("model", action.node, action.boot, action.cycle, fields, *told)
-
-
-def _unequal_parts(theirs: dict[str, object], ours: dict[str, object]) -> list[tuple[str, str, str]]:
-    """The parts of two minds that differ, shortened: there are thousands of numbers in one."""
-    found = []
-    for key in dict.fromkeys((*theirs, *ours)):
-        texts = [_encoder.encode(side.get(key)).decode() for side in (theirs, ours)]
-        if texts[0] != texts[1]:
-            at = next((i for i, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), 0)
-            shown = [f"…{text[max(0, at - 40) : at + 40]}…" for text in texts]
-            found.append((f"mind.{key}", shown[0], shown[1]))
-    return found
 
 
 _encoder: Final = msgspec.json.Encoder()

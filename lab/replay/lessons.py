@@ -57,10 +57,14 @@ class Lessons:
             self._next = found[-1].sequence + 1
         return [part.message for part in found]
 
-    def take_until(self, last: str | None, before: int) -> list[Reward]:
-        """The next lessons up to `last`; none where that is not known to be ahead."""
+    def take_until(self, last: str | None, before: int, count: int) -> list[Reward]:
+        """The next lessons up to `last`; none where that is not known to be ahead. Where it is not known which is the
+        next, the `count` that end with it.
+        """
+        if self._next is None:
+            return self.take(count, before, last) if count > 0 else []
         end = self._keys.get(last or "")
-        if end is None or end >= before or self._next is None or end < self._next:
+        if end is None or end >= before or end < self._next:
             return []
         found = self._parts[self._behind(self._next) : self._behind(end) + 1]
         self._next = end + 1

@@ -8,7 +8,7 @@ from typing import Final
 from lab.record.items import Entry, Header, ModelCopy, Settings
 from lab.replay.compare import Difference, difference
 from lab.replay.cycles import Cycles, Recorded, Told, Trouble
-from lab.replay.decider import DeciderReplay
+from lab.replay.decider import DeciderReplay, Links
 from lab.replay.judged import reward_again, verdict_again
 from lab.replay.library import Library, NotReplayable
 from runtime.errors import TrimtabError
@@ -45,6 +45,8 @@ class Report:
     models_verified: int = 0
     models_differ: int = 0
     models_unverified: int = 0
+    restarts: Links = field(default_factory=Links)
+    orders: Links = field(default_factory=Links)
 
     @property
     def differ(self) -> int:
@@ -114,7 +116,9 @@ class Replayer:
         report.cycles += 1
         decider = self._deciders.get(recorded.node)
         if decider is None:
-            decider = self._deciders[recorded.node] = DeciderReplay(self._library)
+            decider = self._deciders[recorded.node] = DeciderReplay(
+                self._library, self.report.restarts, self.report.orders
+            )
             if self._is_lossy:
                 decider.note_loss()
         if recorded.edge is not None:

@@ -383,6 +383,50 @@ async def test_a_model_is_taken_along_once_and_before_the_action_that_names_it(p
     assert len(models(path)) == 2
 
 
+def stored_model(run: str, why: str, parent: str | None = None, replaced: str | None = None) -> bytes:
+    return json.dumps({"run": run, "why": why, "parent": parent, "replaced": replaced}).encode()
+
+
+async def test_what_a_start_and_an_order_come_of_is_taken_along_too_and_no_more(path):
+    oldest = stored_model("1", "start")
+    before = stored_model("1", "stop", digest_of(oldest))  # of another run: what it comes of is not asked
+    kept = stored_model("2", "checkpoint", digest_of(before))
+    ordered = stored_model("2", "order", digest_of(b"wanted"), replaced=digest_of(kept))
+    start = stored_model("2", "start", digest_of(ordered))
+    later = stored_model("2", "checkpoint", digest_of(b"unasked"))
+    everything = (oldest, before, kept, ordered, start, later, b"wanted", b"unasked")
+    streams = WithObjects({f"worker-1/{digest_of(payload)}": payload for payload in everything})
+    streams.put("action", naming(digest_of(start)))
+    streams.put("action", naming(digest_of(later)))
+    await record(streams, path)
+    found = [copy.payload for copy in models(path)]
+    assert found[0] == start
+    assert set(found[:-1]) == {start, ordered, b"wanted", kept, before}
+    assert found[-1] == later
+    assert len(found) == 6
+    items = [item for item in read_recording(path).items() if isinstance(item, Stored | ModelCopy)]
+    assert [isinstance(item, Stored) for item in items] == [False] * 5 + [True, False, True]
+
+
+async def test_a_start_whose_parent_is_not_there_says_so(path):
+    start, said = stored_model("2", "start", ONE), []
+    streams = WithObjects({f"worker-1/{digest_of(start)}": start})
+    streams.put("action", naming(digest_of(start)))
+    await record(streams, path, say=said.append)
+    assert models(path)[1:] == [ModelCopy(digest=ONE, reason="trimtab-models does not have it")]
+    assert said == [f"model {ONE[:12]} is not taken along: trimtab-models does not have it"]
+
+
+async def test_models_that_name_one_after_another_are_not_followed_for_ever(path):
+    chain = [stored_model("1", "order", ONE)]
+    for _ in range(100):
+        chain.append(stored_model("1", "order", digest_of(chain[-1])))
+    streams = WithObjects({f"worker-1/{digest_of(payload)}": payload for payload in chain})
+    streams.put("action", naming(digest_of(chain[-1])))
+    await record(streams, path)
+    assert len(models(path)) == module._MOST_BEHIND
+
+
 async def test_a_model_that_is_not_there_is_told_and_looked_for_again_next_time(path):
     streams, said = WithObjects({}), []
     streams.put("action", naming(ONE))
