@@ -65,6 +65,7 @@ class DeciderReplay:
         self._origins = Origins(library, self._past)
         self._reached: dict[str, None] = {}
         self._order: str | None = None
+        self._is_order_known = True
         self._decided_at = 0
         self._found: list[Difference] = []
         self._library = library
@@ -112,8 +113,9 @@ class DeciderReplay:
         finally:
             if recorded.verdict is not None:
                 self._verdicts = [*self._verdicts[-3:], recorded.verdict]
-        checked.differences[:0] = self._found
-        self._found = []
+        if recorded.action is not None:
+            checked.differences[:0] = self._found
+            self._found = []
         return checked
 
     def _decide(self, recorded: Recorded, part: Part[Action], checked: Checked, *, is_whole: bool) -> None:
@@ -229,16 +231,16 @@ class DeciderReplay:
         model, mind = self._library.model(digest), self._mind
         if model.run != self._run:
             raise Unproven(f"model {digest[:12]}, which it went on from, is of a run that decided nothing here")
-        if mind is None or self._lossy:
+        if mind is None:
             raise Unproven("what the run before it knew in the end is not known")
-        if model.order != self._order or model.made_at < self._decided_at:
+        if not self._is_of_last_order(model) or model.made_at < self._decided_at:
             raise Unproven(f"model {digest[:12]}, which it went on from, is of a moment that no action tells of")
         for reward in self._since(model, mind, part):
             mind.learn(reward)
         if _encoder.encode(mind.save()) == _encoder.encode(model.mind):
             self._reach(digest, model)
-        elif model.mind.last_lesson not in (None, mind.last_lesson) and not self._past.knows(model.mind.last_lesson):
-            raise Unproven("rewards that it learned are not in the recording")
+        elif self._lossy or not (model.mind.last_lesson is None or self._past.knows(model.mind.last_lesson)):
+            raise Unproven("what the run before it had seen or learned is not all in the recording")
         else:
             self._found.append(model_difference(part.message, digest, model, mind.save()))
 
@@ -261,8 +263,12 @@ class DeciderReplay:
         """What the mind has not learned yet of what a model knows that comes of it."""
         return self.lessons.take_until(model.mind.last_lesson, part.sequence, model.lessons - mind.lessons)
 
+    def _is_of_last_order(self, model: Model) -> bool:
+        """Whether no order came between the last model and this one, as far as it is known."""
+        return not self._is_order_known or model.order == self._order
+
     def _reach(self, digest: str, model: Model) -> None:
-        self._order = model.order
+        self._order, self._is_order_known = model.order, True
         self._reached[digest] = None
         while len(self._reached) > _REACHED:
             del self._reached[next(iter(self._reached))]
@@ -294,19 +300,22 @@ class DeciderReplay:
         except NotReplayable:  # it may be of an order: what the mind became then is not known
             self.unverified += 1
             raise
-        if model.run != action.run:
+        if model.run != action.run or action.model in self._reached:
             self._obey(model, part)
             self._reach(action.model, model)
+            self._is_order_known = False
             return
         if model.why == "order":
             live = Live(mind, self._model, lambda first: self._since(first, mind, part))
             with self._linked(self.orders, str(recorded)):
-                if self._lossy:
-                    raise Unproven("what the decider knew before is not known: messages are missing")
-                self._origins.check(action.model, action, self._found, is_whole=False, live=live)
+                found: list[Difference] = []
+                self._origins.check(action.model, action, found, is_whole=False, live=live)
+                if found and self._lossy:
+                    raise Unproven("what the decider had seen or learned before is not all in the recording")
+                self._found += found
             self._begin(model, action)
             return
-        if model.order != self._order:
+        if not self._is_of_last_order(model):
             self.unverified += 1
             self.orders.unverified[f"{recorded}: the model that it went on from is not in the recording"] += 1
             self._begin(model, action)

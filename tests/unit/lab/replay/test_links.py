@@ -255,3 +255,22 @@ def test_a_missing_model_of_an_order_makes_no_difference_and_is_said(ordered):
     reason = f"model {order[:12]} is not in the recording: gone"
     assert dict(report.counts["action"].not_replayed) == {reason: named.count(order)}
     assert report.counts["action"].agree == 32 - named.count(order)
+
+
+def test_an_order_that_could_not_be_stored_is_replayed_and_what_is_stored_later_is_reached(tmp_path, monkeypatch):
+    put = ModelStore.put
+
+    async def refusing(self, digest, raw, why):
+        return False if why == "order" else await put(self, digest, raw, why)
+
+    plan = Plan(30, scenario="flood", decider=DECIDER, orders=((14, FIRST_MODEL),))
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelStore, "put", refusing)
+        tape = made(tmp_path, plan)
+    named = [message.model for message in tape.messages("action").values()]
+    assert named[13] == named[0] != named[12]
+    assert named[-1] not in named[:14]
+    report, found = tape.replayed()
+    assert found == []
+    assert report.agrees
+    assert report.models_verified == len(set(named)) - 1
