@@ -4,7 +4,6 @@ It begins where it is known what the mind was: at a model that the decider store
 What is lost between two cycles ends it, until the next such place: what a mind forgot to see cannot be made up for.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,17 +27,25 @@ _UNDER_WAY_NS: Final = 50_000_000
 
 _RUNS: Final = 256
 _REACHED: Final = 1024
+_MOST_REASONS: Final = 200
 
 
 @dataclass
 class Links:
-    """Of the starts of runs, or of orders: how many follow from the models that they name, how many do not, and why
-    the rest could not be checked, each in words.
+    """Of the starts of runs, or of orders: how many follow from the models that they name, how many do not, and how
+    many could not be checked, with the first of the reasons.
     """
 
     verified: int = 0
     differ: int = 0
-    unverified: Counter[str] = field(default_factory=Counter)
+    unverified: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def leave(self, reason: str) -> None:
+        """Counts one that cannot be checked."""
+        self.unverified += 1
+        if len(self.reasons) < _MOST_REASONS:
+            self.reasons.append(reason)
 
 
 @dataclass
@@ -205,7 +212,7 @@ class DeciderReplay:
             model = self._library.model(action.model)
         except NotReplayable as reason:
             if not is_first or is_proven:
-                self.restarts.unverified[f"{recorded}: {reason}"] += 1
+                self.restarts.leave(f"{recorded}: {reason}")
             raise
         is_own = model.run == action.run
         if not is_proven and is_own and model.why not in ("start", "order"):
@@ -254,7 +261,7 @@ class DeciderReplay:
             yield
         except (Unproven, NotReplayable) as reason:
             if must_be and len(self._found) == before:
-                links.unverified[f"{where}: {reason}"] += 1
+                links.leave(f"{where}: {reason}")
         else:
             links.verified += len(self._found) == before
         links.differ += len(self._found) > before
@@ -317,7 +324,7 @@ class DeciderReplay:
             return
         if not self._is_of_last_order(model):
             self.unverified += 1
-            self.orders.unverified[f"{recorded}: the model that it went on from is not in the recording"] += 1
+            self.orders.leave(f"{recorded}: the model that it went on from is not in the recording")
             self._begin(model, action)
             return
         for reward in self._since(model, mind, part):
