@@ -207,7 +207,12 @@ def _comparison_row(report: Comparison) -> dict[str, object]:
 
 
 def _links_row(links: Links) -> dict[str, object]:
-    return {"verified": links.verified, "differ": links.differ, "not_verified": dict(links.unverified)}
+    return {
+        "verified": links.verified,
+        "differ": links.differ,
+        "not_verified": links.unverified,
+        "reasons": links.reasons,
+    }
 
 
 def _links_line(report: Report) -> str:
@@ -215,7 +220,7 @@ def _links_line(report: Report) -> str:
     for name, links in (("restarts", report.restarts), ("orders of a model", report.orders)):
         if name == "restarts" or links != Links():
             differ = f", NOT as before: {links.differ}" if links.differ else ""
-            told.append(f"{name} verified: {links.verified}{differ}, not verified: {links.unverified.total()}")
+            told.append(f"{name} verified: {links.verified}{differ}, not verified: {links.unverified}")
     return "; ".join(told)
 
 
@@ -238,7 +243,9 @@ def _trouble_lines(report: Report) -> list[str]:
     for kind, counted in report.counts.items():
         lines += [f"not replayed: {count} {kind}s: {reason}" for reason, count in counted.not_replayed.items()]
     for name, links in (("restart", report.restarts), ("order", report.orders)):
-        lines += [f"note: {name} not verified: {text}" for text in links.unverified]
+        lines += [f"note: {name} not verified: {text}" for text in links.reasons]
+        if links.unverified > len(links.reasons):
+            lines.append(f"note: {name} not verified: and {links.unverified - len(links.reasons)} more")
     lines += [f"cut off: {count} cycles {edge}" for edge, count in report.edges.items()]
     return lines
 
@@ -253,8 +260,8 @@ def _sum_of(report: Report, *, stopped: bool) -> str:
     if not any(count.recorded for count in report.counts.values()):
         return "nothing to replay: the recording has no cycle"
     end = "" if report.agrees else ": NOT ALL was there, was replayed and came out the same"
-    unseen = report.restarts.unverified.total() + report.orders.unverified.total()
-    links = f"; {unseen} restarts or orders not verified" if unseen else ""
+    told_of = (("restarts", report.restarts.unverified), ("orders", report.orders.unverified))
+    links = "".join(f"; {name} not verified: {count}" for name, count in told_of if count)
     return f"{told} agree{end}{links}"
 
 

@@ -4,7 +4,6 @@ It begins where it is known what the mind was: at a model that the decider store
 What is lost between two cycles ends it, until the next such place: what a mind forgot to see cannot be made up for.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,17 +27,25 @@ _UNDER_WAY_NS: Final = 50_000_000
 
 _RUNS: Final = 256
 _REACHED: Final = 1024
+_MOST_REASONS: Final = 200
 
 
 @dataclass
 class Links:
-    """Of the starts of runs, or of orders: how many follow from the models that they name, how many do not, and why
-    the rest could not be checked, each in words.
+    """Of the starts of runs, or of orders: how many follow from the models that they name, how many do not, and how
+    many could not be checked, with the first of the reasons.
     """
 
     verified: int = 0
     differ: int = 0
-    unverified: Counter[str] = field(default_factory=Counter)
+    unverified: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def leave(self, reason: str) -> None:
+        """Counts one that cannot be checked."""
+        self.unverified += 1
+        if len(self.reasons) < _MOST_REASONS:
+            self.reasons.append(reason)
 
 
 @dataclass
@@ -65,6 +72,7 @@ class DeciderReplay:
         self._origins = Origins(library, self._past)
         self._reached: dict[str, None] = {}
         self._order: str | None = None
+        self._is_order_known = True
         self._decided_at = 0
         self._found: list[Difference] = []
         self._library = library
@@ -115,8 +123,9 @@ class DeciderReplay:
         finally:
             if recorded.verdict is not None:
                 self._verdicts = [*self._verdicts[-3:], recorded.verdict]
-        checked.differences[:0] = self._found
-        self._found = []
+        if recorded.action is not None:
+            checked.differences[:0] = self._found
+            self._found = []
         return checked
 
     def _decide(self, recorded: Recorded, part: Part[Action], checked: Checked, *, is_whole: bool) -> None:
@@ -204,7 +213,7 @@ class DeciderReplay:
             model = self._library.model(action.model)
         except NotReplayable as reason:
             if not is_first or is_proven:
-                self.restarts.unverified[f"{recorded}: {reason}"] += 1
+                self.restarts.leave(f"{recorded}: {reason}")
             raise
         is_own = model.run == action.run
         if not is_proven and is_own and model.why not in ("start", "order"):
@@ -230,16 +239,16 @@ class DeciderReplay:
         model, mind = self._library.model(digest), self._mind
         if model.run != self._run:
             raise Unproven(f"model {digest[:12]}, which it went on from, is of a run that decided nothing here")
-        if mind is None or self._lossy:
+        if mind is None:
             raise Unproven("what the run before it knew in the end is not known")
-        if model.order != self._order or model.made_at < self._decided_at:
+        if not self._is_of_last_order(model) or model.made_at < self._decided_at:
             raise Unproven(f"model {digest[:12]}, which it went on from, is of a moment that no action tells of")
         for reward in self._since(model, mind, part):
             mind.learn(reward)
         if _encoder.encode(mind.save()) == _encoder.encode(model.mind):
             self._reach(digest, model)
-        elif model.mind.last_lesson not in (None, mind.last_lesson) and not self._past.knows(model.mind.last_lesson):
-            raise Unproven("rewards that it learned are not in the recording")
+        elif self._lossy or not (model.mind.last_lesson is None or self._past.knows(model.mind.last_lesson)):
+            raise Unproven("what the run before it had seen or learned is not all in the recording")
         else:
             self._found.append(model_difference(part.message, digest, model, mind.save()))
 
@@ -253,7 +262,7 @@ class DeciderReplay:
             yield
         except (Unproven, NotReplayable) as reason:
             if must_be and len(self._found) == before:
-                links.unverified[f"{where}: {reason}"] += 1
+                links.leave(f"{where}: {reason}")
         else:
             links.verified += len(self._found) == before
         links.differ += len(self._found) > before
@@ -262,8 +271,12 @@ class DeciderReplay:
         """What the mind has not learned yet of what a model knows that comes of it."""
         return self.lessons.take_until(model.mind.last_lesson, part.sequence, model.lessons - mind.lessons)
 
+    def _is_of_last_order(self, model: Model) -> bool:
+        """Whether no order came between the last model and this one, as far as it is known."""
+        return not self._is_order_known or model.order == self._order
+
     def _reach(self, digest: str, model: Model) -> None:
-        self._order = model.order
+        self._order, self._is_order_known = model.order, True
         self._reached[digest] = None
         while len(self._reached) > _REACHED:
             del self._reached[next(iter(self._reached))]
@@ -295,21 +308,24 @@ class DeciderReplay:
         except NotReplayable:  # it may be of an order: what the mind became then is not known
             self.unverified += 1
             raise
-        if model.run != action.run:
+        if model.run != action.run or action.model in self._reached:
             self._obey(model, part)
             self._reach(action.model, model)
+            self._is_order_known = False
             return
         if model.why == "order":
             live = Live(mind, self._model, lambda first: self._since(first, mind, part))
             with self._linked(self.orders, str(recorded)):
-                if self._lossy:
-                    raise Unproven("what the decider knew before is not known: messages are missing")
-                self._origins.check(action.model, action, self._found, is_whole=False, live=live)
+                found: list[Difference] = []
+                self._origins.check(action.model, action, found, is_whole=False, live=live)
+                if found and self._lossy:
+                    raise Unproven("what the decider had seen or learned before is not all in the recording")
+                self._found += found
             self._begin(model, action)
             return
-        if model.order != self._order:
+        if not self._is_of_last_order(model):
             self.unverified += 1
-            self.orders.unverified[f"{recorded}: the model that it went on from is not in the recording"] += 1
+            self.orders.leave(f"{recorded}: the model that it went on from is not in the recording")
             self._begin(model, action)
             return
         for reward in self._since(model, mind, part):

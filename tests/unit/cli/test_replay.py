@@ -7,7 +7,7 @@ import pytest
 
 from cli.__main__ import main
 from lab.record.file import read_recording
-from lab.record.items import Damage, Stored
+from lab.record.items import Damage, ModelCopy, Stored
 from lab.record.writer import create_recording
 from lab.replay.made import make_recording
 from schemas.codec import decode
@@ -89,6 +89,24 @@ def test_json_is_one_document(path, capsys):
     assert document["agrees"] is True
     assert document["found"] == []
     assert document["models"]["verified"] > 0
+    assert document["restarts"] == {"verified": 3, "differ": 0, "not_verified": 0, "reasons": []}
+    assert document["orders"] == {"verified": 0, "differ": 0, "not_verified": 0, "reasons": []}
+
+
+def test_a_restart_that_cannot_be_verified_is_said_and_is_no_difference(path, tmp_path, capsys):
+    recording = read_recording(path)
+    entries = list(recording.items())
+    (copy, *_) = (item for item in entries if isinstance(item, ModelCopy) and b'"why":"stop"' in (item.payload or b""))
+    target = tmp_path / "lacking.recording"
+    with create_recording(target, recording.header) as writer:
+        for entry in entries:
+            if isinstance(entry, Stored | ModelCopy):
+                writer.add(ModelCopy(digest=copy.digest, reason="gone") if entry == copy else entry)
+    assert main(["replay", str(target)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "restarts verified: 2, not verified: 1" in lines
+    assert any(line.startswith("note: restart not verified: cycle ") and copy.digest[:12] in line for line in lines)
+    assert lines[-1].endswith("rewards agree; restarts not verified: 1")
 
 
 def test_another_policy_shows_its_differences_and_ends_with_0(path, capsys):
