@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import msgspec
 
@@ -11,7 +11,7 @@ from lab.record.blocks import SEED, Block, Blocks, Content, NotARecording, conte
 from lab.record.items import AnyItem, Closed, Damage, DamageKind, Entry, Gap, Header, Stored
 from runtime.errors import ConfigError, TrimtabError
 
-__all__ = ["NotARecording", "Place", "Reading", "Recording", "Tracker", "read_recording"]
+__all__ = ["NotARecording", "Reading", "Recording", "Tracker", "read_recording"]
 
 
 class Recording:
@@ -54,29 +54,21 @@ def _open(path: Path) -> BinaryIO:
         raise ConfigError(f"{path}: {error.strerror}; name a file that `trimtab record FILE` wrote") from error
 
 
-class Place(NamedTuple):
-    """Which message of a stream it is."""
-
-    sequence: int
-    stored_ns: int
-    subject: str
-
-
 class Tracker:
-    """Of each stream the last sequence that was read or is known to be gone, the newest message's place, and how many
-    messages there were.
+    """Of each stream the last sequence that was read or is known to be gone, the newest message, and how many messages
+    there were.
     """
 
     def __init__(self) -> None:
         self.last: dict[str, int] = {}
-        self.newest: dict[str, Place] = {}
+        self.newest: dict[str, Stored] = {}
         self.messages: dict[str, int] = {}
 
     def take(self, item: AnyItem) -> None:
         """Counts one item."""
         if isinstance(item, Stored):
             self.last[item.stream] = item.sequence
-            self.newest[item.stream] = Place(item.sequence, item.stored_ns, item.subject)
+            self.newest[item.stream] = item
             self.messages[item.stream] = self.messages.get(item.stream, 0) + 1
         elif isinstance(item, Gap):
             self.last[item.stream] = item.last
@@ -100,16 +92,10 @@ class Reading:
 
     def __iter__(self) -> Iterator[Entry]:
         """The entries; the last one is a Damage unless the recording was closed."""
-        for entry in self._entries():
-            if isinstance(entry, Closed) and not self._is_damaged:
-                yield from self._miscounted(entry)
-            self._is_damaged = self._is_damaged or isinstance(entry, Damage)
-            yield entry
-
-    def _entries(self) -> Iterator[Entry]:
         while (block := self._blocks.take()) is not None:
             if isinstance(block, Damage):
                 self._trouble = self._trouble or msgspec.structs.replace(block, block=self.expected)
+                self._is_damaged = True
             elif block.number < self.expected:
                 text = f"block {block.number} belongs before this place; its items are left out"
                 yield self._damage("misplaced", block, text, self.expected)
@@ -139,10 +125,13 @@ class Reading:
             self._is_whole = items[0].node is None
             items = items[1:]
         for item in items:
-            if isinstance(item, Stored | Gap) and (damage := self._out_of_order(block, item)) is not None:
-                yield damage
-                if damage.kind == "misplaced":
-                    continue
+            if isinstance(item, Stored | Gap):
+                if (damage := self._out_of_order(block, item)) is not None:
+                    yield damage
+                    if damage.kind == "misplaced":
+                        continue
+            elif isinstance(item, Closed) and not self._is_damaged:
+                yield from self._miscounted(item)
             self.tracker.take(item)
             self._is_closed = isinstance(item, Closed)
             yield item
@@ -181,6 +170,7 @@ class Reading:
                 yield Damage(kind="missing", block=self.expected - 1, offset=self.end, reason=text)
 
     def _damage(self, kind: DamageKind, block: Block, reason: str, number: int | None = None) -> Damage:
+        self._is_damaged = True
         return Damage(
             kind=kind,
             block=block.number if number is None else number,

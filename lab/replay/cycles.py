@@ -4,7 +4,6 @@ Nothing is joined over what is lost: a cycle `follows` the one before it only wh
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -95,19 +94,19 @@ class Cycles:
         self.is_whole = header.since_ns is None and header.node is None
         """Whether nothing was stored before what is recorded, as far as was seen."""
 
-    def take(self, entry: Entry) -> Iterator[Told]:
+    def take(self, entry: Entry) -> list[Told]:
         """What one more item gives."""
         if isinstance(entry, Stored):
-            yield from self._stored(entry)
-        elif isinstance(entry, Gap):
-            yield from self._gap(entry)
-        elif isinstance(entry, Damage):
-            yield from self._damage(entry)
-        elif not isinstance(entry, Closed):
-            yield entry
+            return self._stored(entry)
+        if isinstance(entry, Gap):
+            return [self._gap(entry)]
+        if isinstance(entry, Damage):
+            return [self._damage(entry)]
+        return [] if isinstance(entry, Closed) else [entry]
 
-    def end(self) -> Iterator[Told]:
+    def end(self) -> list[Told]:
         """What is left when no more items come."""
+        told: list[Told] = []
         for node in self._nodes.values():
             newest = next((key for key in reversed(node.open) if node.open[key].reward is not None), None)
             is_newer = newest is None
@@ -115,43 +114,44 @@ class Cycles:
                 if is_newer and recorded.reward is None:
                     recorded.edge = "under way when the recording ended"
                 is_newer = is_newer or key == newest
-                yield from self._hand_out(node, key)
+                self._hand_out(node, key, told)
+        return told
 
     # ---- items ----
 
-    def _stored(self, item: Stored) -> Iterator[Told]:
+    def _stored(self, item: Stored) -> list[Told]:
+        told: list[Told] = []
         expected = self._next.get(item.stream)
         if expected is None:
             self.is_whole = self.is_whole and item.sequence == 1
         elif item.sequence < expected:
-            yield Trouble(f"{item.stream} {item.sequence} comes again, behind {expected - 1}; it is left out")
-            return
+            return [Trouble(f"{item.stream} {item.sequence} comes again, behind {expected - 1}; it is left out")]
         elif self._every_number and item.sequence > expected:
-            yield self._lost(item.stream, expected, item.sequence - 1, "are not in the recording")
+            told.append(self._lost(item.stream, expected, item.sequence - 1, "are not in the recording"))
         self._next[item.stream] = item.sequence + 1
         try:
             message = decode(item.payload)
         except DecodeError as error:
-            yield Trouble(f"{item.stream} {item.sequence} on {item.subject} is no message of ours: {error}")
-            return
+            told.append(Trouble(f"{item.stream} {item.sequence} on {item.subject} is no message of ours: {error}"))
+            return told
         if self._only is None or message.node == self._only:
-            yield from self._add(message, item)
+            self._add(message, item, told)
+        return told
 
-    def _gap(self, gap: Gap) -> Iterator[Told]:
+    def _gap(self, gap: Gap) -> Trouble:
         self.is_whole = self.is_whole and self._next.get(gap.stream) is not None
         self._next[gap.stream] = max(self._next.get(gap.stream, 0), gap.last + 1)
         words = "are" if gap.exact else "may be of this node and are"
-        yield self._lost(gap.stream, gap.first, gap.last, f"{words} not in the recording: {gap.reason}")
+        return self._lost(gap.stream, gap.first, gap.last, f"{words} not in the recording: {gap.reason}")
 
-    def _damage(self, damage: Damage) -> Iterator[Told]:
+    def _damage(self, damage: Damage) -> Trouble:
         if damage.kind == "unclosed":
             text = "the recording was not closed: whether more was recorded cannot be known"
-            yield Trouble(text, is_behind_all=True)
-            return
+            return Trouble(text, is_behind_all=True)
         for stream, sequence in damage.after.items():
             self._next[stream] = max(self._next.get(stream, 0), sequence)
         self._break()
-        yield Trouble(f"the recording is damaged: {damage}")
+        return Trouble(f"the recording is damaged: {damage}")
 
     def _lost(self, stream: str, first: int, last: int, words: str) -> Trouble:
         self._break()
@@ -164,7 +164,8 @@ class Cycles:
 
     # ---- cycles ----
 
-    def _add(self, message: AnyMessage, item: Stored) -> Iterator[Told]:
+    def _add(self, message: AnyMessage, item: Stored, told: list[Told]) -> None:
+        """Puts a message to its cycle; `told` gets what is whole with it."""
         node = self._nodes.setdefault(message.node, _Node())
         key = (message.boot, message.cycle)
         recorded = node.open.get(key)
@@ -177,9 +178,9 @@ class Cycles:
             head = next(iter(node.open))
             if len(node.open) <= WINDOW and (node.open[head].reward is None or missing_of(node.open[head])):
                 return
-            yield from self._hand_out(node, head)
+            self._hand_out(node, head, told)
 
-    def _hand_out(self, node: _Node, key: tuple[str, int]) -> Iterator[Told]:
+    def _hand_out(self, node: _Node, key: tuple[str, int], told: list[Told]) -> None:
         recorded = node.open.pop(key)
         node.ended[key] = None
         while len(node.ended) > _REMEMBERED:
@@ -188,18 +189,18 @@ class Cycles:
         is_first = node.boot is None
         if is_first and recorded.before is None:
             recorded.edge, recorded.follows = "begun before the first state of the recording", False
-            yield recorded
+            told.append(recorded)
             return
         last = node.cycle if node.boot == recorded.boot else 0
         if recorded.cycle <= last:
-            yield Trouble(f"{recorded} comes behind cycle {last}; it is left out")
+            told.append(Trouble(f"{recorded} comes behind cycle {last}; it is left out"))
             return
         recorded.follows = recorded.cycle == last + 1 and not (is_first or (last == 0 and node.is_broken))
         if recorded.cycle > last + 1 and not is_first:
             which = f"cycle {last + 1}" if recorded.cycle == last + 2 else f"cycles {last + 1} to {recorded.cycle - 1}"
-            yield Trouble(f"{which} of {recorded.node} (boot {recorded.boot}) not in the recording")
+            told.append(Trouble(f"{which} of {recorded.node} (boot {recorded.boot}) not in the recording"))
         node.boot, node.cycle, node.is_broken = recorded.boot, recorded.cycle, False
-        yield recorded
+        told.append(recorded)
 
 
 def missing_of(recorded: Recorded) -> tuple[str, ...]:
@@ -244,19 +245,22 @@ def _begins(message: AnyMessage) -> bool:
 
 def _put(recorded: Recorded, message: AnyMessage, item: Stored) -> None:
     """The first of a kind counts: it is what the services went by."""
-    part: Callable[[M], Part[M]] = lambda told: Part(told, item.payload, item.sequence, item.stored_ns)  # noqa: E731
     if isinstance(message, State):
         if message.phase == "before":
-            recorded.before = recorded.before or part(message)
+            recorded.before = recorded.before or _part(message, item)
         else:
-            recorded.after = recorded.after or part(message)
+            recorded.after = recorded.after or _part(message, item)
     elif isinstance(message, Action):
-        recorded.action = recorded.action or part(message)
+        recorded.action = recorded.action or _part(message, item)
     elif isinstance(message, Verdict):
-        recorded.verdict = recorded.verdict or part(message)
+        recorded.verdict = recorded.verdict or _part(message, item)
     elif isinstance(message, Reward):
-        recorded.reward = recorded.reward or part(message)
+        recorded.reward = recorded.reward or _part(message, item)
     elif isinstance(message, Actuation):
-        recorded.actuations.append(part(message))
+        recorded.actuations.append(_part(message, item))
     elif isinstance(message, Command):
-        recorded.commands.append(part(message))
+        recorded.commands.append(_part(message, item))
+
+
+def _part(message: M, item: Stored) -> Part[M]:
+    return Part(message, item.payload, item.sequence, item.stored_ns)
