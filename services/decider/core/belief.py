@@ -43,8 +43,10 @@ class Belief:
     def learn(self, vector: Floats, reward: float) -> None:
         """One lesson; all earlier ones count `discount` as much as before."""
         outer = vector[:, None] * vector
-        self.gram = self.discount * self.gram + outer
-        self.gram_squared = self.discount**2 * self.gram_squared + outer
+        self.gram *= self.discount  # in place: new matrices cost as much as the sums
+        self.gram += outer
+        self.gram_squared *= self.discount**2
+        self.gram_squared += outer
         self.moment = self.discount * self.moment + vector * reward
         self._solved = None
         self._solve()  # now, when nobody waits for a decision
@@ -57,7 +59,7 @@ class Belief:
         self._solved = None
 
     def replace(self, gram: Floats, gram_squared: Floats, moment: Floats) -> None:
-        """Other lessons, as sums."""
+        """Other lessons, as sums. They are its own from then on."""
         self.gram, self.gram_squared, self.moment = gram, gram_squared, moment
         self._solved = None
 

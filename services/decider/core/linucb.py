@@ -285,7 +285,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         return -1.0 if self.moved_to is None else float(self.arms.index(self.moved_to))
 
     def _context(self, features: Mapping[str, float]) -> Floats:
-        return np.array(list(read_context(features, self.context_features).values()))
+        return np.array([*read_context(features, self.context_features).values()])
 
     def _believe(self, features: Mapping[str, float], arms: Sequence[Arm]) -> Beliefs:
         terms, squared = self.basis.describe(arms, features)
