@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 import msgspec
 
 from cli.inputs import SECTIONS
 from cli.order_view import printable, show_rows
+from cli.progress_line import ProgressLine
 from cli.tail import add_bus_flags, as_operator, bus_settings, notice_of_waiting
 from cli.times import moment_ns
 from lab.record.items import Header, Settings
@@ -30,8 +31,6 @@ from runtime.settings import BusSettings
 from schemas.subjects import node_name, node_token
 
 _MOST_NODES: Final = 20
-_LINE_SECONDS: Final = 5.0
-_REWRITE_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -187,39 +186,17 @@ def _row(writer: RecordingWriter, tally: Tally) -> dict[str, object]:
     }
 
 
-class _Progress:
-    """How far the recorder is: a line that renews itself on a terminal, else one every few seconds."""
-
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream = stream
-        self._clock = clock
-        self._is_terminal = stream.isatty()
-        self._told_at = clock()
-        self._width = 0
+class _Progress(ProgressLine):
+    """How far the recorder is."""
 
     def show(self, tally: Tally) -> None:
         """Tells how far it is, if it is time to."""
-        now = self._clock()
-        if now - self._told_at < (_REWRITE_SECONDS if self._is_terminal else _LINE_SECONDS):
-            return
-        self._told_at = now
-        gaps = f", {tally.gaps} gaps" if tally.gaps else ""
-        text = f"trimtab record: {tally.messages} messages of {tally.cycles} cycles, {tally.left} to come{gaps}"
-        if self._is_terminal:
-            self._stream.write(f"\r{text.ljust(self._width)}")
-            self._width = len(text)
-        else:
-            self._stream.write(f"{text}\n")
-        self._stream.flush()
+        if self.is_due():
+            gaps = f", {tally.gaps} gaps" if tally.gaps else ""
+            self.tell(f"trimtab record: {tally.messages} messages of {tally.cycles} cycles, {tally.left} to come{gaps}")
 
     def say(self, text: str) -> None:
         """Tells of something on a line of its own."""
         self.close()
         self._stream.write(f"trimtab record: {printable(text)}\n")
         self._stream.flush()
-
-    def close(self) -> None:
-        """Leaves the cursor on a line of its own."""
-        if self._width:
-            self._stream.write("\n")
-            self._width = 0

@@ -1,11 +1,10 @@
 """What is shown of a replay: differences with both messages, counts, and what could not be replayed and why."""
 
 import json
-import time
-from collections.abc import Callable
-from typing import Final, Literal, TextIO
+from typing import Final, Literal
 
 from cli.order_view import printable, show_rows
+from cli.progress_line import ProgressLine
 from lab.replay.compare import Difference
 from lab.replay.decider import Links
 from lab.replay.other import Comparison, Otherwise
@@ -15,8 +14,6 @@ Output = Literal["table", "json", "jsonl"]
 
 _LONGEST: Final = 100
 _MOST_FIELDS: Final = 40
-_LINE_SECONDS: Final = 5.0
-_REWRITE_SECONDS: Final = 0.2
 
 
 class ReplayView:
@@ -118,36 +115,17 @@ class ReplayView:
             self._rows.append(row)
 
 
-class Progress:
-    """How far a replay is: a line that renews itself on a terminal, else one every few seconds."""
-
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream = stream
-        self._clock = clock
-        self._is_terminal = stream.isatty()
-        self._told_at = self._started = clock()
-        self._width = 0
+class Progress(ProgressLine):
+    """How far a replay is."""
 
     def show(self, cycles: int) -> None:
         """Tells how many cycles are done, if it is time to."""
-        now = self._clock()
-        if now - self._told_at < (_REWRITE_SECONDS if self._is_terminal else _LINE_SECONDS):
-            return
-        self._told_at = now
-        text = f"trimtab replay: {cycles} cycles, {cycles / (now - self._started):.0f} a second"
-        if self._is_terminal:
-            self._stream.write(f"\r{text.ljust(self._width)}")
-            self._width = len(text)
-        else:
-            self._stream.write(f"{text}\n")
-        self._stream.flush()
+        if self.is_due():
+            self.tell(f"trimtab replay: {cycles} cycles, {cycles / self.seconds:.0f} a second")
 
     def close(self) -> None:
-        """Leaves the cursor on an empty line."""
-        if self._width:
-            self._stream.write(f"\r{' ' * self._width}\r")
-            self._stream.flush()
-            self._width = 0
+        """What follows begins where the line stood."""
+        self.erase()
 
 
 def _as_row(found: Difference) -> dict[str, object]:

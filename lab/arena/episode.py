@@ -37,8 +37,8 @@ from services.guard.core.regression import Evidence, Regression, find_regression
 from services.guard.core.rules import Judgement, Situation, judge
 from services.guard.core.trial import is_no_worse
 from services.rewarder.config import RewarderConfig
-from services.rewarder.core.censor import Cycle, censor_reason
-from services.rewarder.core.reward import RewardWeights, reward
+from services.rewarder.core.censor import Cycle
+from services.rewarder.core.conclude import conclude
 
 REQUEST_DERIVED: Final = "request-derived"
 
@@ -119,10 +119,6 @@ class _Loop:
         guard = settings.guard
         self._breaker = Breaker(
             guard.rollbacks_to_open, guard.rollback_window_seconds, guard.cool_down_seconds, guard.trial_seconds
-        )
-        terms = settings.rewarder
-        self._terms = RewardWeights(
-            terms.violation_weight, terms.severity_weight, terms.throughput_weight, terms.oscillation_weight
         )
         self._outlook = Outlook(self._shared.classes, self._arms)
         self._features: dict[str, float] = {}
@@ -245,17 +241,9 @@ class _Loop:
         )
 
     def _learn(self, cycle: Cycle, arm: Arm) -> None:
-        assert cycle.actuation is not None
-        assert cycle.after is not None
-        config = self._settings.rewarder
-        why = censor_reason(
-            cycle, self._shared.classes, min_requests=config.min_requests, require_contention=config.require_contention
-        )
-        if why is not None:
-            return
-        moved_to = cycle.actuation.weights if cycle.actuation.outcome == "applied" else None
-        worth = reward(cycle.before, cycle.after, moved_to, self._shared.classes, self._terms)
-        self._policy.learn(self._features, arm, worth.value)
+        value = conclude(cycle, None, self._settings.rewarder, self._shared).value
+        if value is not None:
+            self._policy.learn(self._features, arm, value)
 
     def _look_again(self, seen: State, now: float) -> bool:
         """Judges the change under trial by a later look; whether it was taken back for what that showed."""

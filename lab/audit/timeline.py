@@ -340,20 +340,12 @@ def _pod_event(
     outcome: str | None = None,
     cause: Cause | None = None,
 ) -> Event:
-    return Event(
-        kind=kind,
-        at=at_text(of.at),
-        at_ns=of.at,
-        node=of.node,
-        boot=of.boot,
-        cycle=of.cycle,
-        text=text,
-        stretch=stretch,
+    return msgspec.structs.replace(
+        _event(kind, of, text, stretch, cause=cause),
         pod=pod.name,
         uid=pod.uid,
         group=pod.group,
         before=before,
         after=after if after is not None else pod.weight,
         outcome=outcome,
-        cause=cause,
     )

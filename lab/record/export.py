@@ -76,16 +76,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
 
 
-class _Provenance(msgspec.Struct, frozen=True):
-    """What of an action says where it comes from."""
-
-    run: str = ""
-    model: str = ""
-
-
-_provenance: Final = msgspec.json.Decoder(_Provenance)
-
-
 @dataclass
 class Counts:
     """What was met on the way: `unread` messages could not be decoded, `late` ones came after their row was written,
@@ -108,7 +98,6 @@ class _Cycle:
 
     before: State | None = None
     action: Action | None = None
-    provenance: _Provenance = field(default_factory=_Provenance)
     verdict: Verdict | None = None
     actuation: Actuation | None = None
     taken_back: str | None = None
@@ -167,10 +156,10 @@ class Decisions:
         cycle = opened.get(key)
         if cycle is None:
             cycle = opened[key] = _Cycle()
-        self._add(cycle, message, item.payload)
+        self._add(cycle, message)
         yield from self._close(message.node, OPEN_CYCLES)
 
-    def _add(self, cycle: _Cycle, message: AnyMessage, payload: bytes) -> None:
+    def _add(self, cycle: _Cycle, message: AnyMessage) -> None:
         if isinstance(message, State):
             if message.phase == "before":
                 cycle.before = cycle.before or message
@@ -180,7 +169,6 @@ class Decisions:
             self.counts.repeated += cycle.action is not None
             if cycle.action is None:
                 cycle.action, cycle.gaps_seen = message, self._breaks
-                cycle.provenance = _provenance.decode(payload)
         elif isinstance(message, Verdict):
             self.counts.repeated += cycle.verdict is not None
             cycle.verdict = cycle.verdict or message
@@ -231,8 +219,8 @@ def _row(cycle: _Cycle, action: Action, *, gap_before: bool) -> Decision:
         policy=action.policy,
         in_charge=action.in_charge,
         policy_updates=action.policy_updates,
-        model=cycle.provenance.model,
-        run=cycle.provenance.run,
+        model=action.model,
+        run=action.run,
         context=seen,
         action_set=list(action.propensities),
         pi_b=list(action.propensities.values()),

@@ -180,7 +180,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         super().update(arm.name, None, reward)  # type: ignore[no-untyped-call] # River's bookkeeping has no types
         if self.change.see(reward - own):
             self.belief.forget(KEPT_AFTER_CHANGE)
-        self.belief.learn(np.outer(terms[1], context).ravel(), reward + self.prior_fall * float(squared[1]))
+        self.belief.learn(*self._lesson(terms[1], float(squared[1]), context, reward))
 
     def _heed(
         self,
@@ -219,7 +219,10 @@ class LinUCB(bandit.base.ContextualPolicy):
     def lesson(self, features: Mapping[str, float], arm: Arm, reward: float) -> tuple[Floats, float]:
         """A reward as the model sees it: the vector of `size` numbers, and the reward beyond the prior."""
         terms, squared = self.basis.describe([arm], features)
-        return np.outer(terms[0], self._context(features)).ravel(), reward + self.prior_fall * float(squared[0])
+        return self._lesson(terms[0], float(squared[0]), self._context(features), reward)
+
+    def _lesson(self, terms: Floats, squared: float, context: Floats, reward: float) -> tuple[Floats, float]:
+        return np.outer(terms, context).ravel(), reward + self.prior_fall * squared
 
     def predict(self, features: Mapping[str, float], arm: Arm) -> tuple[float, float]:
         """What is believed of one arm: its expected reward, and the width of that belief.
