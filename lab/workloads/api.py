@@ -1,4 +1,4 @@
-"""The latency-critical workload: an HTTP API that does a calibrated amount of CPU work per request.
+"""The latency-critical workload: an HTTP API that spends a set CPU time on each request.
 
 `GET /work` works and answers; `GET /metrics` and `GET /healthz` do not work and are not measured. Latency is measured
 from the moment a request was read to the moment its response was written, the wait for a worker included, also when
@@ -119,7 +119,7 @@ async def serve(flags: argparse.Namespace, stop: asyncio.Event) -> None:
 
 def main() -> int:
     """Parse flags and run. The exit code."""
-    parser = FlagParser("api", "An HTTP API that does a calibrated amount of CPU work for every GET /work.")
+    parser = FlagParser("api", "An HTTP API that spends a set CPU time on every GET /work.")
     parser.add_listen_flags()
     parser.add_argument("--work-ms", type=number(0.01, 10_000), default=5.0, help="mean CPU ms per request")
     parser.add_argument(

@@ -15,7 +15,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from lab.workloads.cpu_work import units_per_cpu_second
+from lab.workloads.cpu_work import Pace, units_per_cpu_second
 from lab.workloads.http_server import HttpServer, listen, port_of
 from lab.workloads.metrics import latency_histogram, metrics_routes
 from lab.workloads.process import FlagParser, announce, number, run
@@ -48,7 +48,7 @@ async def monitor(flags: argparse.Namespace, stop: asyncio.Event) -> None:
         "monitor_run_duration_seconds", "Seconds from when a run was due to its end.", registry
     )
     server = HttpServer(metrics_routes(registry))
-    documents = max(1, round(units_per_cpu_second(inspect_documents) * flags.work_ms / 1000.0))
+    pace = Pace(units_per_cpu_second(inspect_documents))
     await server.start(listener)
     writer.start(loop)
     announce(port_of(listener))
@@ -65,7 +65,7 @@ async def monitor(flags: argparse.Namespace, stop: asyncio.Event) -> None:
                 break
         except TimeoutError:
             pass
-        inspect_documents(documents)
+        pace.spend(inspect_documents, max(1, round(pace.units_per_second * flags.work_ms / 1000.0)))
         latency = loop.time() - due
         latency_seconds.observe(latency)
         writer.add_request(due + unix_offset_seconds, latency, "ok")

@@ -6,6 +6,7 @@ import pytest
 from lab.workloads.cpu_work import (
     FACTORS,
     KeyStretching,
+    Pace,
     exponential_factor,
     jitter_factor,
     stretch_key,
@@ -83,3 +84,52 @@ def test_exponential_work_has_mean_one_and_the_quantiles_of_its_law_and_is_bound
 
 def test_distributions_are_known_by_name():
     assert {"exponential": exponential_factor, "lognormal": jitter_factor} == FACTORS
+
+
+class Machine:
+    """Work on a machine whose speed may change: `speed` units a second of CPU time, told in ticks of 10 ms."""
+
+    def __init__(self, speed):
+        self.speed = speed
+        self.now = 3.0
+
+    def work(self, units):
+        self.now += units / self.speed
+
+    def thread_time(self):
+        return int(self.now * 100) / 100
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    made = Machine(1_000_000.0)
+    monkeypatch.setattr("lab.workloads.cpu_work.units_per_cpu_second", lambda work: made.speed)
+    monkeypatch.setattr("lab.workloads.cpu_work.time", made)
+    monkeypatch.setattr("lab.workloads.cpu_work.stretch_key", made.work)
+    return made
+
+
+def cpu_seconds_of(machine, stretching, requests, cpu_seconds=0.007):
+    before = machine.now
+    for _ in range(requests):
+        stretching.spend(cpu_seconds)
+    return (machine.now - before) / requests
+
+
+def test_a_machine_that_slows_down_or_speeds_up_is_given_the_same_cpu_time(machine):
+    stretching = KeyStretching()
+    assert cpu_seconds_of(machine, stretching, 500) == pytest.approx(0.007, rel=0.03)
+    machine.speed = 250_000.0
+    cpu_seconds_of(machine, stretching, 2000)  # it takes a few seconds of CPU time to see it
+    assert cpu_seconds_of(machine, stretching, 500) == pytest.approx(0.007, rel=0.03)
+    machine.speed = 2_000_000.0
+    cpu_seconds_of(machine, stretching, 2000)
+    assert cpu_seconds_of(machine, stretching, 500) == pytest.approx(0.007, rel=0.03)
+
+
+def test_one_portion_of_any_length_leaves_a_pace_that_is_finite(machine):
+    pace = Pace(1000.0)
+    pace.see(1, 1e6)
+    assert pace.units_per_second == pytest.approx(1e-6)
+    pace.see(5, 0.0)
+    assert 0.0 < pace.units_per_second < 1.0
