@@ -11,7 +11,7 @@ from rich.text import Text
 
 from cli.story import line_of
 from lab.demo import Watcher
-from lab.demo_report import BatchFigures, LatencyFigures, PhaseFigures, Report
+from lab.demo_report import BatchFigures, LatencyFigures, PhaseFigures, Report, is_disturbed
 from schemas.messages import AnyMessage, ClassState, Reward, State
 
 _TITLES = {
@@ -135,6 +135,8 @@ def closing_table(report: Report) -> str:
     ]
     counts = report.counts
     lines.append("")
+    if is_disturbed(report.phases):
+        lines.append("ALONE the API missed its objective: this machine was too slow or too busy; run it again")
     where = "real cgroups" if report.backend == "cgroup" else "a SIMULATED node"
     lines.append(
         f"{report.cycles} cycles on {where}, {report.cpus} CPU{'s' if report.cpus != 1 else ''}, "

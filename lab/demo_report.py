@@ -11,6 +11,10 @@ from schemas.messages import Actuation, AnyMessage, Reward, State, Verdict
 
 PHASES = ("solo", "baseline", "controlled")
 
+MISSED_ALONE_RATIO = 0.1
+"""Requests over the objective with nobody beside the API, from which on the machine itself was too slow or too busy for
+the figures to say anything. An undisturbed one stays below a few per cent, also on a single slow CPU."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -139,3 +143,9 @@ def phase_figures(
         )
     figures["batch"] = BatchFigures(work_per_second=work_per_second(work, window.start, window.end) or 0.0)
     return figures
+
+
+def is_disturbed(phases: Mapping[str, PhaseFigures]) -> bool:
+    """Whether the API missed its objective when it had the machine for itself."""
+    alone = phases["solo"]["latency-critical"]
+    return isinstance(alone, LatencyFigures) and (alone.violation_ratio or 0.0) > MISSED_ALONE_RATIO

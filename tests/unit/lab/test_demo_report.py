@@ -69,6 +69,19 @@ def test_the_closing_table_says_loudly_what_was_simulated_and_what_was_not_resto
     assert "25.0 %" in table
 
 
+def test_a_machine_on_which_the_api_alone_misses_its_objective_is_said_to_be_busy():
+    def table(alone: float) -> str:
+        api = LatencyFigures(p50_ms=1.0, p95_ms=2.0, p99_ms=3.0, requests=400, violation_ratio=alone)
+        return closing_table(
+            report_of(
+                {"latency-critical": api, "default": api, "batch": BatchFigures(work_per_second=7.0)}, restored=True
+            )
+        )
+
+    assert "ALONE the API missed its objective" in table(0.11)
+    assert "ALONE" not in table(0.1)
+
+
 def report_of(figures: PhaseFigures, *, restored: bool) -> Report:
     return Report(
         backend="sim",
