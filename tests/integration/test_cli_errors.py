@@ -6,6 +6,7 @@ Every case runs real processes. A case that several programs share runs them sid
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -172,10 +173,17 @@ def node(tmp_path: Path, url: str) -> Iterator[Node]:
 
 @pytest.fixture
 def busy_port() -> Iterator[int]:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        yield listener.getsockname()[1]
+    """A port that is taken; the next ones are below those that the kernel gives out, so that nobody else takes them."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            listener.listen()
+            yield port
+            return
+    raise AssertionError("a hundred ports are taken")
 
 
 async def refused(targets: Sequence[str], flags: Sequence[str], code: int, *words: str) -> None:

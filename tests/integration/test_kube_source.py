@@ -110,6 +110,8 @@ def following(
         yield made
     finally:
         made.watch.close()
+        if config is not None:
+            made.watch._thread.join(limits.login)  # a login program that hangs is not cut short
         assert not made.watch._thread.is_alive(), "the thread outlived its end by more than a second"
 
 
