@@ -22,11 +22,13 @@ demo: $(STAMP)
 up: $(STAMP)
 	@$(BIN)/trimtab up $(ARGS)
 
-# What computes goes over two processes, what measures a machine or a server then has it alone. With ARGS: just those.
+# Two processes, since most tests of services wait for each other; what measures the machine then has it alone. With ARGS:
+# just those.
 test: $(STAMP)
 ifeq ($(strip $(ARGS)),)
 	@$(BIN)/python -m pytest -m "not kube" -n 2 tests/unit tests/property tests/fuzz
-	@$(BIN)/python -m pytest -m "not kube" tests/integration tests/kernel tests/faults
+	@$(BIN)/python -m pytest -m "not kube" -n 2 --dist loadfile tests/integration tests/faults
+	@$(BIN)/python -m pytest -m "not kube" tests/kernel
 else
 	@$(BIN)/python -m pytest -m "not kube" $(ARGS)
 endif
