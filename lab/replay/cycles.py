@@ -166,7 +166,9 @@ class Cycles:
 
     def _add(self, message: AnyMessage, item: Stored, told: list[Told]) -> None:
         """Puts a message to its cycle; `told` gets what is whole with it."""
-        node = self._nodes.setdefault(message.node, _Node())
+        node = self._nodes.get(message.node)
+        if node is None:
+            node = self._nodes[message.node] = _Node()
         key = (message.boot, message.cycle)
         recorded = node.open.get(key)
         if recorded is None:
@@ -175,8 +177,8 @@ class Cycles:
             recorded = node.open[key] = Recorded(message.node, *key)
         _put(recorded, message, item)
         while node.open:
-            head = next(iter(node.open))
-            if len(node.open) <= WINDOW and (node.open[head].reward is None or missing_of(node.open[head])):
+            head, oldest = next(iter(node.open.items()))
+            if len(node.open) <= WINDOW and (oldest.reward is None or missing_of(oldest)):
                 return
             self._hand_out(node, head, told)
 
