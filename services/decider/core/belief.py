@@ -72,7 +72,7 @@ class Belief:
         solved = self._solve()
         if solved.covariance is None:
             reached = solved.divide((terms[:, :, None] * context).reshape(len(terms), self.size))
-            variances = ((reached @ solved.squared) * reached).sum(axis=1)
+            variances = np.add.reduce((reached @ solved.squared) * reached, axis=1)
         else:
             variances = _contracted(solved.covariance, terms, context)
         return self.expect(terms, context), np.sqrt(np.maximum(variances, 0.0))

@@ -24,7 +24,7 @@ def standing(lc, d, b, **more):
 
 def forbidden(burns, features):
     shares = Shares(DEFAULT_CLASSES, features)
-    return {arm.name for arm in ARMS if burns.forbid(features, arm, shares)}
+    return set(burns.forbidden(features, ARMS, shares))
 
 
 def burnt(*names):
@@ -102,15 +102,15 @@ def test_arm_stays_burnt_for_its_time_and_the_next_time_longer():
 def test_answer_of_one_moment_does_not_outlive_what_burns_or_cools_meanwhile():
     burns, features = Burns(ARMS), standing(10_000, 316, 100)
     shares, arm = Shares(DEFAULT_CLASSES, features), BY_NAME["lc10-d10-b1"]
-    assert not burns.forbid(features, arm, shares)
+    assert not burns.forbidden(features, [arm], shares)
     burns.burn(arm)
-    assert burns.forbid(features, arm, shares)
+    assert burns.forbidden(features, [arm], shares)
     saved = burns.save()
     for _ in range(int(LESSONS)):
         burns.pass_time()
-    assert not burns.forbid(features, arm, shares)
+    assert not burns.forbidden(features, [arm], shares)
     burns.load(saved)
-    assert burns.forbid(features, arm, shares)
+    assert burns.forbidden(features, [arm], shares)
 
 
 def test_hold_and_arms_of_nobody_never_burn():
@@ -145,5 +145,5 @@ def test_who_gives_no_class_more_than_a_forbidden_arm_is_forbidden_too(now, name
     burns, features = burnt(*names), standing(*now)
     shares = Shares(DEFAULT_CLASSES, features)
     gives_less = all(shares.of(other)[name] <= shares.of(one)[name] for name in (LC, D))
-    if gives_less and burns.forbid(features, one, shares):
-        assert burns.forbid(features, other, shares)
+    if gives_less and burns.forbidden(features, [one], shares):
+        assert burns.forbidden(features, [other], shares)
