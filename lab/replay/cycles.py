@@ -114,6 +114,7 @@ class Cycles:
                 if is_newer and recorded.reward is None:
                     recorded.edge = "under way when the recording ended"
                 is_newer = is_newer or key == newest
+                recorded.missing = missing_of(recorded)
                 self._hand_out(node, key, told)
         return told
 
@@ -178,7 +179,11 @@ class Cycles:
         _put(recorded, message, item)
         while node.open:
             head, oldest = next(iter(node.open.items()))
-            if len(node.open) <= WINDOW and (oldest.reward is None or missing_of(oldest)):
+            has_room = len(node.open) <= WINDOW
+            if has_room and oldest.reward is None:
+                return
+            oldest.missing = missing_of(oldest)
+            if has_room and oldest.missing:
                 return
             self._hand_out(node, head, told)
 
@@ -187,7 +192,6 @@ class Cycles:
         node.ended[key] = None
         while len(node.ended) > _REMEMBERED:
             node.ended.popitem(last=False)
-        recorded.missing = missing_of(recorded)
         is_first = node.boot is None
         if is_first and recorded.before is None:
             recorded.edge, recorded.follows = "begun before the first state of the recording", False

@@ -38,6 +38,7 @@ class Belief:
         self.gram: Floats = np.zeros((self.size, self.size))
         self.gram_squared: Floats = np.zeros((self.size, self.size))
         self.moment: Floats = np.zeros(self.size)
+        self._sums: Floats = np.empty((2, self.size, self.size))  # V and W as solved last
         self._solved: _Solved | None = None
 
     def learn(self, vector: Floats, reward: float) -> None:
@@ -80,9 +81,10 @@ class Belief:
     def _solve(self) -> "_Solved":
         """V has no eigenvalue below P's, so that it has a factor, and bounded weights, whatever was learned."""
         if self._solved is None:
-            self._solved = _Solved(
-                self.precision + self.gram, self.precision + self.gram_squared, self._pull + self.moment
-            )
+            gram, squared = self._sums
+            np.add(self.precision, self.gram, out=gram)
+            np.add(self.precision, self.gram_squared, out=squared)
+            self._solved = _Solved(gram, squared, self._pull + self.moment)
         return self._solved
 
 
