@@ -7,6 +7,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
+
 from lab.record.items import Closed, Damage, Entry, Gap, Header, ModelCopy, Stored
 from schemas.codec import DecodeError, decode
 from schemas.messages import Action, Actuation, AnyMessage, Command, Reward, State, Verdict
@@ -21,7 +23,7 @@ WAYS_BACK: Final = ("rolled_back", "restored")
 """Outcomes of actuations that take back what others did."""
 
 
-class Part(NamedTuple, Generic[M]):
+class Part(msgspec.Struct, Generic[M], frozen=True):
     """One message of a cycle: as it is, as it was on the wire, and where and when its stream stored it."""
 
     message: M

@@ -99,14 +99,14 @@ class Burns:
 
     def pass_time(self) -> None:
         """One lesson has passed."""
-        self._left = {name: max(0.0, left - 1.0) for name, left in self._left.items()}
+        self._left = {name: left - 1.0 if left > 1.0 else 0.0 for name, left in self._left.items()}
 
     def forbidden(self, features: Mapping[str, float], arms: Sequence[Arm], shares: Shares) -> list[str]:
         """The names of those of `arms` that do no better than a burnt one: where that would now take from latency
         classes that are not lost, they give none of them more.
         """
         burnt = self._limits_at(features, shares)
-        return [arm.name for arm in arms if any(_keeps(shares.of(arm), limits) for limits in burnt)]
+        return [arm.name for arm in arms if _is_within(shares.of(arm), burnt)]
 
     def _limits_at(self, features: Mapping[str, float], shares: Shares) -> list[tuple[tuple[str, float], ...]]:
         """For each burnt arm that would take from classes now: what one must give more than, to at least one."""
@@ -132,5 +132,12 @@ class Burns:
             self._left[name], self._next[name] = left, following
 
 
-def _keeps(parts: Mapping[str, float], limits: Iterable[tuple[str, float]]) -> bool:
-    return all(parts[name] <= most for name, most in limits)
+def _is_within(parts: Mapping[str, float], burnt: Iterable[tuple[tuple[str, float], ...]]) -> bool:
+    """Whether some limits are all kept."""
+    for limits in burnt:
+        for name, most in limits:
+            if parts[name] > most:
+                break
+        else:
+            return True
+    return False

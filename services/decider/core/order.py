@@ -127,7 +127,7 @@ class Order:
             if index == best_known or arms[index].name not in burnt
         ]
         leader = max(tried, key=lambda index: (scores[index] - MARGIN * (index != best_known), index == best_known))
-        return Ruling("caution", arms[leader].name, tuple(arms[index].name for index in tried), epsilon)
+        return Ruling("caution", arms[leader].name, tuple([arms[index].name for index in tried]), epsilon)
 
     def misses_any(self, features: Mapping[str, float], *, but_lost: bool = False, by: float = 0.0) -> bool:
         """Whether a latency class misses its objective; `but_lost`: one that weights can help; `by` more than that."""

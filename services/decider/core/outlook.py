@@ -136,6 +136,7 @@ class Outlook:
     arms: Sequence[Arm]
     _memories: dict[str, _Memory] = field(default_factory=dict)
     _weights: tuple[float, ...] | None = None
+    _says: dict[str, tuple[str, str, str]] = field(default_factory=dict, repr=False, compare=False)
     _reads: dict[str, _Reads] = field(default_factory=dict, repr=False, compare=False)
     _most: dict[tuple[str, ...], float | None] = field(default_factory=dict, repr=False, compare=False)
 
@@ -145,12 +146,13 @@ class Outlook:
             key=lambda name: -self.classes[name].importance,
         )
         self._memories = {name: _Memory() for name in ranked}
+        self._says = {name: (f"{name}.need", f"{name}.lost", f"{name}.rescue") for name in ranked}
         self._reads = {name: _Reads(*(f"{name}.{word}" for word in _Reads._fields)) for name in self.classes}
 
     def see(self, features: Mapping[str, float]) -> dict[str, float]:
         """The outlook after this state. Without features (another schema) nothing is known, and nothing stays lost."""
         weights = tuple([features.get(reads.weight_log, 0.0) for reads in self._reads.values()])
-        moved = self._weights is not None and any(
+        moved = self._weights not in (None, weights) and any(
             abs(a - b) > _MOVED for a, b in zip(weights, self._weights, strict=True)
         )
         self._weights = weights
@@ -162,9 +164,8 @@ class Outlook:
             self._take_back(max(lost, key=lambda name: self._memories[name].since))
         found = {"moved": float(moved)}
         for name, memory in self._memories.items():
-            found[f"{name}.need"] = memory.need
-            found[f"{name}.lost"] = float(memory.lost)
-            found[f"{name}.rescue"] = 0.0
+            need, is_lost, rescue = self._says[name]
+            found[need], found[is_lost], found[rescue] = memory.need, float(memory.lost), 0.0
         for name, memory in self._memories.items():
             if memory.calls and not memory.lost:
                 found[f"{name}.rescue"] = float(not memory.has_enough)
