@@ -37,11 +37,11 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class _Rows(NamedTuple):
-    """The rows of some arms in the tables, -1 for those that are no profile, which are the `others`."""
+    """The rows of some arms in the tables, -1 for those that are no profile: `others`, each with where it stands."""
 
     arms: tuple[Arm, ...]
     numbers: npt.NDArray[np.intp]
-    others: tuple[int, ...]
+    others: list[tuple[Arm, list[int]]]
 
 
 class Basis:
@@ -73,7 +73,7 @@ class Basis:
         self._presence = tuple(f"{name}.present" for name in self.axes)
         self._weight_logs = tuple(f"{name}.weight_log" for name in classes)
         self._tables: dict[tuple[bool, ...], tuple[Floats, Floats]] = {}
-        self._elsewhere: dict[tuple[float, ...], tuple[Floats, Floats]] = {}
+        self._elsewhere: dict[tuple[float, ...], tuple[Floats, float]] = {}
 
     def terms(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
         """One row of `size` terms per arm; the squared norm of a row is 2 at a profile and less between them."""
@@ -89,8 +89,10 @@ class Basis:
         known, of_known = self._table(absent)
         rows = self._rows_of(tuple(arms))
         terms, squared = known.take(rows.numbers, axis=0), of_known.take(rows.numbers)
-        for index in rows.others:
-            terms[index : index + 1], squared[index : index + 1] = self._other(arms[index], features, absent)
+        for arm, indices in rows.others:
+            term, distance = self._other(arm, features, absent)
+            for index in indices:
+                terms[index], squared[index] = term, distance
         return terms, squared
 
     def places(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
@@ -117,7 +119,7 @@ class Basis:
             self._tables[absent] = self._described(self._places(self._known, {}, absent))
         return self._tables[absent]
 
-    def _other(self, arm: Arm, features: Mapping[str, float], absent: tuple[bool, ...]) -> tuple[Floats, Floats]:
+    def _other(self, arm: Arm, features: Mapping[str, float], absent: tuple[bool, ...]) -> tuple[Floats, float]:
         """What `describe` says of an arm that is no profile."""
         if arm.weights is None:
             lies = tuple([features.get(name, 0.0) for name in self._weight_logs])
@@ -127,7 +129,8 @@ class Basis:
         if key not in self._elsewhere:
             if len(self._elsewhere) >= MOST_KEPT:
                 self._elsewhere.clear()
-            self._elsewhere[key] = self._described(self._places([arm], features, absent))
+            terms, squared = self._described(self._places([arm], features, absent))
+            self._elsewhere[key] = terms[0], float(squared[0])
         return self._elsewhere[key]
 
     def _rows_of(self, arms: tuple[Arm, ...]) -> _Rows:
@@ -137,7 +140,10 @@ class Basis:
             if len(self._rows_kept) >= MOST_KEPT:
                 self._rows_kept.clear()
             rows = [self._row(arm) for arm in arms]
-            others = tuple(index for index, row in enumerate(rows) if row < 0)
+            others: list[tuple[Arm, list[int]]] = []
+            for arm in (arm for arm, row in zip(arms, rows, strict=True) if row < 0):
+                if all(arm != other for other, _ in others):
+                    others.append((arm, [index for index, one in enumerate(arms) if one == arm]))
             kept = self._rows_kept[names] = _Rows(arms, np.array(rows, dtype=np.intp), others)
         return kept
 
