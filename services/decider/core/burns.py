@@ -19,6 +19,7 @@ MOST_LESSONS: Final = 480.0
 _CLEARLY: Final = 1.02
 _ROUNDING: Final = 0.02
 _MOST_KEPT: Final = 64
+"""Moments whose shares are kept, by the weights and the classes that are there: weights move seldom."""
 
 
 class Shares:
@@ -61,7 +62,7 @@ class Shares:
 
 
 class Balance:
-    """The `Shares` of one moment after the other, for fixed classes: weights move seldom, so they are kept."""
+    """The `Shares` of one moment after the other, for fixed classes. The newest are kept."""
 
     def __init__(self, classes: Mapping[str, ClassSettings]) -> None:
         self._classes = classes
@@ -133,7 +134,7 @@ class Burns:
 
 
 def _is_within(parts: Mapping[str, float], burnt: Iterable[tuple[tuple[str, float], ...]]) -> bool:
-    """Whether some limits are all kept."""
+    """Whether an arm that gives these parts gives no more than one of the burnt, to none of its classes."""
     for limits in burnt:
         for name, most in limits:
             if parts[name] > most:

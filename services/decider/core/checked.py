@@ -68,7 +68,7 @@ def are_usable(values: Collection[object]) -> bool:
     """True if each is."""
     if not _NUMBERS.issuperset(map(type, values)):
         return all(is_usable(value) for value in values)
-    # No number is longer than the vector, and a NaN makes its length one, unless something in it is infinite.
+    # No number is larger than the vector is long, and a NaN makes that NaN, or infinite.
     return math.hypot(*cast("Collection[float]", values)) <= LIMIT or all(is_usable(value) for value in values)
 
 
