@@ -129,8 +129,8 @@ class _Unlimited(Caution):
 class _NoBurns(Burns):
     """Remembers no harm."""
 
-    def forbid(self, features: Mapping[str, float], arm: Arm, shares: Shares) -> bool:  # noqa: ARG002 - as it is called
-        return False
+    def forbidden(self, features: Mapping[str, float], arms: Sequence[Arm], shares: Shares) -> list[str]:  # noqa: ARG002 - as it is called
+        return []
 
 
 @contextmanager

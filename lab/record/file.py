@@ -3,13 +3,15 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import msgspec
 
 from lab.record.blocks import SEED, Block, Blocks, Content, NotARecording, content_of
 from lab.record.items import AnyItem, Closed, Damage, DamageKind, Entry, Gap, Header, Stored
 from runtime.errors import ConfigError, TrimtabError
+
+_NUMBERED: Final = (Stored, Gap)
 
 __all__ = ["NotARecording", "Reading", "Recording", "Tracker", "read_recording"]
 
@@ -125,7 +127,7 @@ class Reading:
             self._is_whole = items[0].node is None
             items = items[1:]
         for item in items:
-            if isinstance(item, Stored | Gap):
+            if isinstance(item, _NUMBERED):
                 if (damage := self._out_of_order(block, item)) is not None:
                     yield damage
                     if damage.kind == "misplaced":

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
+
 from lab.record.items import Closed, Damage, Entry, Gap, Header, ModelCopy, Stored
 from schemas.codec import DecodeError, decode
 from schemas.messages import Action, Actuation, AnyMessage, Command, Reward, State, Verdict
@@ -21,7 +23,7 @@ WAYS_BACK: Final = ("rolled_back", "restored")
 """Outcomes of actuations that take back what others did."""
 
 
-class Part(NamedTuple, Generic[M]):
+class Part(msgspec.Struct, Generic[M], frozen=True):
     """One message of a cycle: as it is, as it was on the wire, and where and when its stream stored it."""
 
     message: M
@@ -114,6 +116,7 @@ class Cycles:
                 if is_newer and recorded.reward is None:
                     recorded.edge = "under way when the recording ended"
                 is_newer = is_newer or key == newest
+                recorded.missing = missing_of(recorded)
                 self._hand_out(node, key, told)
         return told
 
@@ -166,7 +169,9 @@ class Cycles:
 
     def _add(self, message: AnyMessage, item: Stored, told: list[Told]) -> None:
         """Puts a message to its cycle; `told` gets what is whole with it."""
-        node = self._nodes.setdefault(message.node, _Node())
+        node = self._nodes.get(message.node)
+        if node is None:
+            node = self._nodes[message.node] = _Node()
         key = (message.boot, message.cycle)
         recorded = node.open.get(key)
         if recorded is None:
@@ -175,8 +180,12 @@ class Cycles:
             recorded = node.open[key] = Recorded(message.node, *key)
         _put(recorded, message, item)
         while node.open:
-            head = next(iter(node.open))
-            if len(node.open) <= WINDOW and (node.open[head].reward is None or missing_of(node.open[head])):
+            head, oldest = next(iter(node.open.items()))
+            has_room = len(node.open) <= WINDOW
+            if has_room and oldest.reward is None:
+                return
+            oldest.missing = missing_of(oldest)
+            if has_room and oldest.missing:
                 return
             self._hand_out(node, head, told)
 
@@ -185,7 +194,6 @@ class Cycles:
         node.ended[key] = None
         while len(node.ended) > _REMEMBERED:
             node.ended.popitem(last=False)
-        recorded.missing = missing_of(recorded)
         is_first = node.boot is None
         if is_first and recorded.before is None:
             recorded.edge, recorded.follows = "begun before the first state of the recording", False

@@ -9,6 +9,8 @@ from schemas.messages import Reward
 KEPT: Final = 8192
 """Rewards that are remembered behind the last one asked for."""
 
+_NEWEST: Final = 4
+
 
 class Lessons:
     """Rewards come as their cycles do; they are handed out by sequence. Bounded to KEPT, the oldest go."""
@@ -78,8 +80,10 @@ class Lessons:
         return [part.message for part in self._parts[start:end]]
 
     def _behind(self, sequence: int) -> int:
-        """The index of the first reward that stands at this sequence or behind."""
-        return bisect_left(self._parts, sequence, key=_sequence)
+        """The index of the first reward that stands at this sequence or behind: mostly one of the newest."""
+        newest = max(0, len(self._parts) - _NEWEST)
+        is_new = newest > 0 and self._parts[newest - 1].sequence < sequence
+        return bisect_left(self._parts, sequence, newest if is_new else 0, key=_sequence)
 
 
 def _sequence(part: Part[Reward]) -> int:

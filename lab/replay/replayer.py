@@ -179,6 +179,9 @@ class Replayer:
         except Exception as error:  # noqa: BLE001 - whatever a core raises on what was recorded is what is to be told
             count.not_replayed[f"the replay failed with {type(error).__name__}: {error}"] += 1
             return
+        if not found:
+            count.agree += 1
+            return
         models = [one for one in found if one.kind == "model"]
         self.report.models_differ += len(models)
         if len(models) < len(found):

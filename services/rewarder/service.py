@@ -1,7 +1,7 @@
 """Wiring of the rewarder: follows each cycle from its first state, asks for the second, publishes the reward."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -85,7 +85,7 @@ class RewarderService:
         follow = self._follow
         if state.phase == "after":
             if follow is not None and self._is_of(state, follow) and follow.cycle.after is None:
-                follow.cycle = replace(follow.cycle, after=state)
+                follow.cycle = msgspec.structs.replace(follow.cycle, after=state)
                 follow.seen_again.set()
             return
         refused = self._order.refuses(state.boot, state.cycle, self._context.clock.monotonic())
@@ -113,15 +113,15 @@ class RewarderService:
             return False
         cycle = follow.cycle  # the first of a kind counts: it is what the guard and the actuator went by
         if isinstance(part, Action):
-            follow.cycle = replace(cycle, action=cycle.action or part)
+            follow.cycle = msgspec.structs.replace(cycle, action=cycle.action or part)
         elif isinstance(part, Verdict):
-            follow.cycle = replace(cycle, verdict=cycle.verdict or part)
+            follow.cycle = msgspec.structs.replace(cycle, verdict=cycle.verdict or part)
             follow.judged.set()
         elif part.outcome not in ("rolled_back", "restored"):
-            follow.cycle = replace(cycle, actuation=cycle.actuation or part)
+            follow.cycle = msgspec.structs.replace(cycle, actuation=cycle.actuation or part)
             follow.actuated.set()
         elif not follow.seen_again.is_set():  # taken back before we looked: nothing was executed for long enough
-            follow.cycle = replace(cycle, actuation=part)
+            follow.cycle = msgspec.structs.replace(cycle, actuation=part)
         return True
 
     def _is_of(self, message: State | Action | Verdict | Actuation, follow: _Follow) -> bool:

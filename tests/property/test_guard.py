@@ -1,7 +1,6 @@
 """What the guard never lets through, for any proposal in any situation and for any order of messages."""
 
 import asyncio
-import dataclasses
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations
@@ -523,7 +522,7 @@ def spoil_more(where, in_force, pods, fields):
         classes={name: class_state(weight=weight) for name, weight in in_force.items()},
         pods=tuple(pods),
     )
-    return dataclasses.replace(where, state=seen, **fields)
+    return msgspec.structs.replace(where, state=seen, **fields)
 
 
 more_spoils = st.lists(

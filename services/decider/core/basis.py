@@ -14,7 +14,7 @@ Terms are worked out once for each set of absent classes, which is where profile
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +29,19 @@ JITTER: Final = 1e-6
 WEIGHT_LOG_DECADES: Final = math.log10(WEIGHT_LOG_BASE)
 """Decades of weight in one unit of the feature `<class>.weight_log`, which is log10(weight / 100) / 2."""
 
-MOST_KEPT: Final = 64
-"""Sets of absent classes, and places of other arms, whose terms are kept: weights move seldom, classes come and go
-seldomer."""
+MOST_KEPT: Final = 256
+"""Sets of absent classes, and places of other arms, whose terms are kept, and sets of arms whose rows are: weights move
+seldom, classes come and go seldomer."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+class _Rows(NamedTuple):
+    """The rows of some arms in the tables, -1 for those that are no profile: `others`, each with where it stands."""
+
+    arms: tuple[Arm, ...]
+    numbers: npt.NDArray[np.intp]
+    others: list[tuple[Arm, list[int]]]
 
 
 class Basis:
@@ -61,9 +69,11 @@ class Basis:
         self.size = 1 + len(self._profiles)
         self._known = [arm for arm in profiles if arm.weights is not None]
         self._rows = {arm.name: (row, arm.weights) for row, arm in enumerate(self._known)}
+        self._rows_kept: dict[tuple[str, ...], _Rows] = {}
         self._presence = tuple(f"{name}.present" for name in self.axes)
+        self._weight_logs = tuple(f"{name}.weight_log" for name in classes)
         self._tables: dict[tuple[bool, ...], tuple[Floats, Floats]] = {}
-        self._elsewhere: dict[tuple[float, ...], tuple[Floats, Floats]] = {}
+        self._elsewhere: dict[tuple[float, ...], tuple[Floats, float]] = {}
 
     def terms(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
         """One row of `size` terms per arm; the squared norm of a row is 2 at a profile and less between them."""
@@ -77,11 +87,12 @@ class Basis:
         """Both of these at once."""
         absent = self._absent(features)
         known, of_known = self._table(absent)
-        rows = [self._row(arm) for arm in arms]
-        terms, squared = known[rows], of_known[rows]
-        for index, row in enumerate(rows):
-            if row < 0:
-                terms[index : index + 1], squared[index : index + 1] = self._other(arms[index], features, absent)
+        rows = self._rows_of(tuple(arms))
+        terms, squared = known.take(rows.numbers, axis=0), of_known.take(rows.numbers)
+        for arm, indices in rows.others:
+            term, distance = self._other(arm, features, absent)
+            for index in indices:
+                terms[index], squared[index] = term, distance
         return terms, squared
 
     def places(self, arms: Sequence[Arm], features: Mapping[str, float]) -> Floats:
@@ -108,14 +119,33 @@ class Basis:
             self._tables[absent] = self._described(self._places(self._known, {}, absent))
         return self._tables[absent]
 
-    def _other(self, arm: Arm, features: Mapping[str, float], absent: tuple[bool, ...]) -> tuple[Floats, Floats]:
+    def _other(self, arm: Arm, features: Mapping[str, float], absent: tuple[bool, ...]) -> tuple[Floats, float]:
         """What `describe` says of an arm that is no profile."""
-        place = (*self._place(arm, features), *absent)
-        if place not in self._elsewhere:
+        if arm.weights is None:
+            lies = tuple([features.get(name, 0.0) for name in self._weight_logs])
+        else:
+            lies = tuple(self._place(arm, features))
+        key = (arm.weights is None, *lies, *absent)
+        if key not in self._elsewhere:
             if len(self._elsewhere) >= MOST_KEPT:
                 self._elsewhere.clear()
-            self._elsewhere[place] = self._described(self._places([arm], features, absent))
-        return self._elsewhere[place]
+            terms, squared = self._described(self._places([arm], features, absent))
+            self._elsewhere[key] = terms[0], float(squared[0])
+        return self._elsewhere[key]
+
+    def _rows_of(self, arms: tuple[Arm, ...]) -> _Rows:
+        names = tuple([arm.name for arm in arms])
+        kept = self._rows_kept.get(names)
+        if kept is None or kept.arms != arms:
+            if len(self._rows_kept) >= MOST_KEPT:
+                self._rows_kept.clear()
+            rows = [self._row(arm) for arm in arms]
+            others: list[tuple[Arm, list[int]]] = []
+            for arm in (arm for arm, row in zip(arms, rows, strict=True) if row < 0):
+                if all(arm != other for other, _ in others):
+                    others.append((arm, [index for index, one in enumerate(arms) if one == arm]))
+            kept = self._rows_kept[names] = _Rows(arms, np.array(rows, dtype=np.intp), others)
+        return kept
 
     def _row(self, arm: Arm) -> int:
         """The profile's row in the tables, -1 for any other arm."""

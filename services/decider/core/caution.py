@@ -9,8 +9,6 @@ have earned.
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from services.decider.core.belief import Floats
 
 WORST_WIDTHS: Final = 1.0
@@ -41,5 +39,8 @@ class Caution:
 
     def affordable(self, means: Floats, widths: Floats, best: int) -> list[int]:
         """Which arms may be tried: the best known one, and whose worst fits the budget."""
-        losses = means[best] - (means - WORST_WIDTHS * np.minimum(widths, 1.0))
-        return [index for index, loss in enumerate(losses.tolist()) if index == best or loss <= self.budget]
+        best_mean = float(means[best])
+        worsts = [
+            mean - WORST_WIDTHS * min(width, 1.0) for mean, width in zip(means.tolist(), widths.tolist(), strict=True)
+        ]
+        return [index for index, worst in enumerate(worsts) if index == best or best_mean - worst <= self.budget]

@@ -12,8 +12,8 @@ LIMIT: Final = 10.0
 """Largest magnitude taken for a feature or a reward. Both are within [-1, 1] by contract; a little more is rounding,
 ten times more is damage, and squared it would outweigh all that was learned."""
 
-_NUMBERS: Final = frozenset((float, int, bool))
-"""Types of which a whole vector is checked at once."""
+_NUMBERS: Final = frozenset((float,))
+"""Of what a vector must be to be checked at once."""
 
 
 class Checked:
@@ -68,9 +68,8 @@ def are_usable(values: Collection[object]) -> bool:
     """True if each is."""
     if not _NUMBERS.issuperset(map(type, values)):
         return all(is_usable(value) for value in values)
-    numbers = cast("Collection[float]", values)
-    # A NaN is neither above nor below anything, and so hides from both ends unless it is first; it makes the sum a NaN.
-    return max(numbers, default=0.0) <= LIMIT and min(numbers, default=0.0) >= -LIMIT and math.isfinite(sum(numbers))
+    # No number is larger than the vector is long, and a NaN makes that NaN, or infinite.
+    return math.hypot(*cast("Collection[float]", values)) <= LIMIT or all(is_usable(value) for value in values)
 
 
 def is_usable(value: object) -> bool:

@@ -6,7 +6,8 @@ who is there to be taken from; that is the default context. It has no latency in
 policy that took it for load would answer yesterday's mistake.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from schemas.settings import ClassSettings
@@ -21,15 +22,17 @@ def default_context(classes: Mapping[str, ClassSettings]) -> tuple[str, ...]:
     return (*(f"{name}.need" for name in latency), *(f"{name}.lost" for name in latency), *presences)
 
 
-def read_context(features: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+def read_context(features: Mapping[str, float], names: tuple[str, ...]) -> dict[str, float]:
     """The context by name, always with the same keys: `bias` 1, then each of `names`, 0 for what is not given.
 
     A `present` feature enters as present - 1: the usual case is the origin, and only an absence adds a direction.
     """
     context = {BIAS: 1.0}
-    for name in names:
-        if name.endswith(".present"):
-            context[name] = float(features.get(name, 1.0)) - 1.0
-        elif name != BIAS:
-            context[name] = float(features.get(name, 0.0))
+    for name, usual in _usual(names):
+        context[name] = float(features.get(name, usual)) - usual
     return context
+
+
+@lru_cache(maxsize=64)  # one for each policy
+def _usual(names: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
+    return tuple((name, 1.0 if name.endswith(".present") else 0.0) for name in names if name != BIAS)

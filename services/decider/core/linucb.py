@@ -25,7 +25,7 @@ from schemas.settings import ClassSettings
 from services.decider.core.basis import Basis, Floats
 from services.decider.core.belief import Belief
 from services.decider.core.bookkeeping import load_counts, save_counts
-from services.decider.core.burns import Burns, Shares
+from services.decider.core.burns import Balance, Burns, Shares
 from services.decider.core.caution import Caution
 from services.decider.core.change import ChangeDetector
 from services.decider.core.context import read_context
@@ -101,6 +101,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         self.order = Order(classes)
         self.budget = Caution(caution)
         self.burns = Burns(arms)
+        self._balance = Balance(classes)
         self.pause = 0.0
         self.moved_to: Arm | None = None
         self.change = ChangeDetector()
@@ -117,13 +118,13 @@ class LinUCB(bandit.base.ContextualPolicy):
 
     def decide(self, features: Mapping[str, float], arms: Sequence[Arm], rng: random.Random) -> Choice:
         """What the order of a decision makes of the scores. The first of `arms` is the one that changes nothing."""
-        beliefs, shares = self._believe(features, arms), Shares(self.classes, features)
+        beliefs, shares = self._believe(features, arms), self._balance.at(features)
         return self.order.choose(
             features,
             arms,
             beliefs,
             shares,
-            burnt={arm.name for arm in arms[1:] if self.burns.forbid(features, arm, shares)},
+            burnt=set(self.burns.forbidden(features, arms[1:], shares)),
             budget=self.budget,
             is_paused=self.pause > 0.0,
             epsilon=self.epsilon,
@@ -134,8 +135,8 @@ class LinUCB(bandit.base.ContextualPolicy):
         """Why `decide` leads where it does. In a mean each feature of the context has a part of its own, since the mean
         is linear in the context; the rest is the prior's.
         """
-        beliefs, shares = self._believe(features, arms), Shares(self.classes, features)
-        burnt = [arm.name for arm in arms[1:] if self.burns.forbid(features, arm, shares)]
+        beliefs, shares = self._believe(features, arms), self._balance.at(features)
+        burnt = self.burns.forbidden(features, arms[1:], shares)
         ruling = self.order.rule(
             features,
             arms,
@@ -170,8 +171,8 @@ class LinUCB(bandit.base.ContextualPolicy):
         """Takes in one reward; all earlier ones weigh `discount` as much as before. A move out of trouble teaches the
         model nothing (see `teaches`), and is then not one of `updates`.
         """
-        context, shares = self._context(features), Shares(self.classes, features)
-        terms, squared = self.basis.describe([HOLD, arm, *self.arms], features)
+        context, shares = self._context(features), self._balance.at(features)
+        terms, squared = self.basis.describe((HOLD, arm, *self.arms), features)
         held, own, *others = (self.belief.expect(terms, context) - self.prior_fall * squared).tolist()
         is_move = not shares.are_of(arm)
         self._heed(features, arm, reward, shares, is_move=is_move, own=own, held=held, best=max(held, *others))
@@ -214,7 +215,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         """Whether a lesson is for the model: what is seen after a move out of trouble is the work of the weights
         before.
         """
-        return not (self.order.misses_any(features) and not Shares(self.classes, features).are_of(arm))
+        return not (self.order.misses_any(features) and not self._balance.at(features).are_of(arm))
 
     def lesson(self, features: Mapping[str, float], arm: Arm, reward: float) -> tuple[Floats, float]:
         """A reward as the model sees it: the vector of `size` numbers, and the reward beyond the prior."""
@@ -222,7 +223,7 @@ class LinUCB(bandit.base.ContextualPolicy):
         return self._lesson(terms[0], float(squared[0]), self._context(features), reward)
 
     def _lesson(self, terms: Floats, squared: float, context: Floats, reward: float) -> tuple[Floats, float]:
-        return np.outer(terms, context).ravel(), reward + self.prior_fall * squared
+        return (terms[:, None] * context).ravel(), reward + self.prior_fall * squared
 
     def predict(self, features: Mapping[str, float], arm: Arm) -> tuple[float, float]:
         """What is believed of one arm: its expected reward, and the width of that belief.

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -30,6 +30,9 @@ from services.decider.core.policy import HOLD, Arm
 
 ROUNDING_RATIO: Final = 0.01
 """Weights are integers of at least 100 in the default scale: two of them closer than 1 % are one weight, rounded."""
+
+_MOST_KEPT: Final = 256
+"""Answers that are kept: each is a tuple of arms and a few words."""
 
 _Meaning: TypeAlias = tuple[int, ...]
 """Weights of certain classes in turn."""
@@ -68,33 +71,83 @@ def mask(
 
     `arms` holds profiles over all classes and may lack `hold`, which is then added if nothing else would stay.
     """
-    present = [name for name in settings if name in classes and classes[name].pods > 0]
-    weights = current_weights or {}
-    current = _over(weights, present)
-    moves = [arm for arm in arms if arm.weights is not None]
-    in_force = _arm_in_force(moves, weights, present)
-    stay = in_force or HOLD
-    moves = [arm for arm in moves if arm is not stay]
-    reasons = {HOLD.name: "stay"} if in_force else {}
+    return Masks(arms, settings, limits).at(current_weights, classes, changes_left=changes_left, mode=mode, lost=lost)
 
-    def drop(reason: str, dropped: Iterable[Arm]) -> None:
-        nonlocal moves
-        gone = {arm.name: reason for arm in dropped}
-        if gone:
-            reasons.update(gone)
-            moves = [arm for arm in moves if arm.name not in gone]
 
-    if mode == "frozen":
-        drop("frozen", moves)
-    if changes_left is not None and changes_left <= 0:
-        drop("rate", moves)
-    drop("same", _duplicates(moves, in_force, present))
-    savable = {name: seen for name, seen in classes.items() if name not in lost}
-    drop("no_harm", _harmful(moves, current, savable, settings))
-    far = _far(moves, current, limits)
-    if len(far) < len(moves):
-        drop("step", far)
-    return Masked(allowed=(stay, *moves), reasons=reasons)
+class _Situation(NamedTuple):
+    """All that a mask depends on: the weights by class, the classes that have pods, those of them that miss their
+    objective and can be saved, and whether nothing may change, by the mode or the change budget.
+    """
+
+    weights: tuple[tuple[str, int], ...]
+    present: tuple[str, ...]
+    violated: tuple[str, ...]
+    is_frozen: bool
+    is_spent: bool
+
+
+class Masks:
+    """`mask` for fixed arms, classes and limits, which keeps its newest answers: weights move between few places, and
+    classes come and go seldom. An answer is given again as it is, so nobody may change one.
+    """
+
+    def __init__(self, arms: Sequence[Arm], settings: Mapping[str, ClassSettings], limits: WeightSettings) -> None:
+        self._arms = arms
+        self._settings = settings
+        self._limits = limits
+        self._kept: dict[_Situation, Masked] = {}
+
+    def at(
+        self,
+        current_weights: Mapping[str, int] | None,
+        classes: Mapping[str, ClassState],
+        *,
+        changes_left: int | None = None,
+        mode: Mode = "active",
+        lost: Collection[str] = (),
+    ) -> Masked:
+        """What is allowed from here (see `mask`)."""
+        settings, weights = self._settings, current_weights or {}
+        present = [name for name in settings if name in classes and classes[name].pods > 0]
+        violated = [
+            name
+            for name in present
+            if name in weights and name not in lost and is_violated(classes[name], settings[name])
+        ]
+        is_spent = changes_left is not None and changes_left <= 0
+        here = _Situation(tuple(weights.items()), tuple(present), tuple(violated), mode == "frozen", is_spent)
+        if here not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[here] = self._masked(here)
+        return self._kept[here]
+
+    def _masked(self, here: _Situation) -> Masked:
+        weights, present = dict(here.weights), here.present
+        current = _over(weights, present)
+        moves = [arm for arm in self._arms if arm.weights is not None]
+        in_force = _arm_in_force(moves, weights, present)
+        stay = in_force or HOLD
+        moves = [arm for arm in moves if arm is not stay]
+        reasons = {HOLD.name: "stay"} if in_force else {}
+
+        def drop(reason: str, dropped: Iterable[Arm]) -> None:
+            nonlocal moves
+            gone = {arm.name: reason for arm in dropped}
+            if gone:
+                reasons.update(gone)
+                moves = [arm for arm in moves if arm.name not in gone]
+
+        if here.is_frozen:
+            drop("frozen", moves)
+        if here.is_spent:
+            drop("rate", moves)
+        drop("same", _duplicates(moves, in_force, present))
+        drop("no_harm", _harmful(moves, current, here.violated, self._settings))
+        far = _far(moves, current, self._limits)
+        if len(far) < len(moves):
+            drop("step", far)
+        return Masked(allowed=(stay, *moves), reasons=reasons)
 
 
 def _over(weights: Mapping[str, int] | None, names: Iterable[str]) -> dict[str, int]:
@@ -201,16 +254,14 @@ def _takes_from(name: str, arm: Arm, current: Mapping[str, int]) -> bool:
 def _harmful(
     arms: Sequence[Arm],
     current: Mapping[str, int],
-    classes: Mapping[str, ClassState],
+    violated: Sequence[str],
     settings: Mapping[str, ClassSettings],
 ) -> list[Arm]:
     """The arms that would take from a violated class, most important class first (see the module's text)."""
-    violated = [name for name in current if name in classes and is_violated(classes[name], settings[name])]
     if not violated:
         return []
-    violated.sort(key=lambda name: -settings[name].importance)
     harmless = list(arms)
-    for rank, name in enumerate(violated):
+    for rank, name in enumerate(sorted(violated, key=lambda name: -settings[name].importance)):
         left = [arm for arm in harmless if not _takes_from(name, arm, current)]
         if left or rank == 0:
             harmless = left

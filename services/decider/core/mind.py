@@ -15,7 +15,7 @@ from schemas.messages import Action, Mode, Reward, Shadow, State
 from schemas.settings import Shared
 from services.decider.core.arms import build_arms
 from services.decider.core.checked import Checked
-from services.decider.core.mask import Masked, mask
+from services.decider.core.mask import Masked, Masks
 from services.decider.core.outlook import Outlook, OutlookState
 from services.decider.core.policy import HOLD, Arm, Choice
 from services.decider.core.snapshot import Snapshot, SnapshotMismatch
@@ -67,10 +67,10 @@ class Mind:
         self.lessons = 0
         self.last_lesson: str | None = None
         self.steps = 0  # decisions and lessons: what was saved is all there is while it stays the same
-        self._shared = shared
         self._trial_settings = config.trial
         self._trial = self._new_trial()
         self._by_name = {HOLD.name: HOLD, **{arm.name: arm for arm in self.arms}}
+        self._masks = Masks(self.arms, shared.classes, shared.weights)
         self._outlook = Outlook(shared.classes, self.arms)
         self._learned: OrderedDict[str, None] = OrderedDict()
         self._broken: dict[str, str] = {}
@@ -86,15 +86,8 @@ class Mind:
         weights = {name: seen.weight for name, seen in state.classes.items() if seen.weight is not None}
         features = state.features if state.features_schema == self.schema else {}
         outlook = self._outlook.see(features)
-        masked = mask(
-            self.arms,
-            weights or None,
-            state.classes,
-            settings=self._shared.classes,
-            limits=self._shared.weights,
-            changes_left=heard.changes_left,
-            mode=heard.mode,
-            lost=self._outlook.lost(),
+        masked = self._masks.at(
+            weights, state.classes, changes_left=heard.changes_left, mode=heard.mode, lost=self._outlook.lost()
         )
         known = features | outlook
         draws = f"{self.seed}/{state.boot}/{state.cycle}"

@@ -20,8 +20,6 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-import numpy as np
-
 from schemas.settings import ClassSettings
 from services.decider.core.belief import Floats
 from services.decider.core.burns import Shares
@@ -67,6 +65,9 @@ class Order:
     def __init__(self, classes: Mapping[str, ClassSettings]) -> None:
         self._classes = classes
         self._latency = tuple(name for name, spec in classes.items() if spec.kind == "latency")
+        self._objectives = tuple(
+            (f"{name}.over_ratio", f"{name}.lost", classes[name].violation_target_ratio) for name in self._latency
+        )
         self._first = max(self._latency, key=lambda name: classes[name].importance, default=None)
 
     def choose(
@@ -86,7 +87,7 @@ class Order:
         ruling = self.rule(
             features, arms, beliefs, shares, burnt=burnt, budget=budget, is_paused=is_paused, epsilon=epsilon
         )
-        scored = dict(zip((arm.name for arm in arms), beliefs.scores.tolist(), strict=True))
+        scored = dict(zip([arm.name for arm in arms], beliefs.scores.tolist(), strict=True))
         return choose(scored, ruling.epsilon, rng, ruling.among, best=ruling.best)
 
     def rule(
@@ -102,8 +103,8 @@ class Order:
         epsilon: float,
     ) -> Ruling:
         """Which question decides, and what is left to the draw: all of a choice but chance."""
-        means, widths, scores = beliefs
-        scored = dict(zip((arm.name for arm in arms), scores.tolist(), strict=True))
+        means, widths, scores = beliefs.means, beliefs.widths, beliefs.scores.tolist()
+        scored = dict(zip([arm.name for arm in arms], scores, strict=True))
         rescue = self._rescue(features, arms, scored, burnt, shares)
         if rescue is not None:
             return Ruling("rescue", rescue)
@@ -117,7 +118,7 @@ class Order:
             return Ruling("content", arms[0].name)
         if is_paused:
             return Ruling("pause", arms[0].name)
-        best_known = int(np.argmax(means))
+        best_known = int(means.argmax())
         if means[best_known] <= means[0] + MARGIN or arms[best_known].name in burnt:
             best_known = 0
         tried = [
@@ -126,14 +127,13 @@ class Order:
             if index == best_known or arms[index].name not in burnt
         ]
         leader = max(tried, key=lambda index: (scores[index] - MARGIN * (index != best_known), index == best_known))
-        return Ruling("caution", arms[leader].name, tuple(arms[index].name for index in tried), epsilon)
+        return Ruling("caution", arms[leader].name, tuple([arms[index].name for index in tried]), epsilon)
 
     def misses_any(self, features: Mapping[str, float], *, but_lost: bool = False, by: float = 0.0) -> bool:
         """Whether a latency class misses its objective; `but_lost`: one that weights can help; `by` more than that."""
         return any(
-            features.get(f"{name}.over_ratio", 0.0) > max(by, self._classes[name].violation_target_ratio)
-            and not (but_lost and features.get(f"{name}.lost", 0.0) > 0.0)
-            for name in self._latency
+            features.get(over, 0.0) > max(by, target) and not (but_lost and features.get(lost, 0.0) > 0.0)
+            for over, lost, target in self._objectives
         )
 
     def _rescue(

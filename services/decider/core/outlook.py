@@ -22,7 +22,7 @@ others' cost again; until more than that has helped it after all. When a class i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -117,6 +117,17 @@ _MOST_KEPT: Final = 256
 """Sets of present classes for which the largest shares are kept: pods come and go seldom."""
 
 
+class _Reads(NamedTuple):
+    """Names of the features that are read of a class."""
+
+    present: str
+    weight_log: str
+    over_ratio: str
+    cpu_ratio: str
+    latency_log: str
+    latency_missing: str
+
+
 @dataclass
 class Outlook:
     """Fed with every state's features in turn, `see` answers with `outlook_names`. Bounded: a few numbers a class."""
@@ -125,6 +136,8 @@ class Outlook:
     arms: Sequence[Arm]
     _memories: dict[str, _Memory] = field(default_factory=dict)
     _weights: tuple[float, ...] | None = None
+    _says: dict[str, tuple[str, str, str]] = field(default_factory=dict, repr=False, compare=False)
+    _reads: dict[str, _Reads] = field(default_factory=dict, repr=False, compare=False)
     _most: dict[tuple[str, ...], float | None] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -133,24 +146,26 @@ class Outlook:
             key=lambda name: -self.classes[name].importance,
         )
         self._memories = {name: _Memory() for name in ranked}
+        self._says = {name: (f"{name}.need", f"{name}.lost", f"{name}.rescue") for name in ranked}
+        self._reads = {name: _Reads(*(f"{name}.{word}" for word in _Reads._fields)) for name in self.classes}
 
     def see(self, features: Mapping[str, float]) -> dict[str, float]:
         """The outlook after this state. Without features (another schema) nothing is known, and nothing stays lost."""
-        weights = tuple(features.get(f"{name}.weight_log", 0.0) for name in self.classes)
-        moved = self._weights is not None and any(
+        weights = tuple([features.get(reads.weight_log, 0.0) for reads in self._reads.values()])
+        moved = self._weights not in (None, weights) and any(
             abs(a - b) > _MOVED for a, b in zip(weights, self._weights, strict=True)
         )
         self._weights = weights
+        present = self._present(features)
         for name, memory in self._memories.items():
-            self._look(name, memory, features, moved=moved)
+            self._look(name, memory, features, present, moved=moved)
         lost = [name for name, memory in self._memories.items() if memory.lost]
         if len(lost) > 1:  # who was given up first was given up in vain
             self._take_back(max(lost, key=lambda name: self._memories[name].since))
         found = {"moved": float(moved)}
         for name, memory in self._memories.items():
-            found[f"{name}.need"] = memory.need
-            found[f"{name}.lost"] = float(memory.lost)
-            found[f"{name}.rescue"] = 0.0
+            need, is_lost, rescue = self._says[name]
+            found[need], found[is_lost], found[rescue] = memory.need, float(memory.lost), 0.0
         for name, memory in self._memories.items():
             if memory.calls and not memory.lost:
                 found[f"{name}.rescue"] = float(not memory.has_enough)
@@ -187,10 +202,21 @@ class Outlook:
         """The classes that are lost now."""
         return frozenset(name for name, memory in self._memories.items() if memory.lost)
 
-    def _look(self, name: str, memory: _Memory, features: Mapping[str, float], *, moved: bool) -> None:
-        missed, used = features.get(f"{name}.over_ratio", 0.0), features.get(f"{name}.cpu_ratio", 0.0)
-        latency = features.get(f"{name}.latency_log", 0.0)
-        is_known = features.get(f"{name}.latency_missing", 1.0) <= 0.0
+    def _present(self, features: Mapping[str, float]) -> dict[str, float]:
+        """The weights of the classes that are there, on any scale."""
+        return {
+            name: WEIGHT_LOG_BASE ** features.get(reads.weight_log, 0.0)
+            for name, reads in self._reads.items()
+            if features.get(reads.present, 0.0) > 0.0
+        }
+
+    def _look(
+        self, name: str, memory: _Memory, features: Mapping[str, float], present: Mapping[str, float], *, moved: bool
+    ) -> None:
+        reads = self._reads[name]
+        missed, used = features.get(reads.over_ratio, 0.0), features.get(reads.cpu_ratio, 0.0)
+        latency = features.get(reads.latency_log, 0.0)
+        is_known = features.get(reads.latency_missing, 1.0) <= 0.0
         is_bad, is_well = is_known and missed > MISSED_RATIO, not is_known or missed <= WELL_RATIO
         memory.is_heir = memory.is_heir and not (is_known and is_well)
         is_blind = memory.latency is not None and latency == memory.latency
@@ -208,7 +234,7 @@ class Outlook:
                 memory.retry = RETRY_STATES if is_well else min(MOST_RETRY_STATES, 2 * memory.retry)
                 memory.lost, memory.bad = False, 0.0
             return
-        share, fair, most = self._share(name, features)
+        share, fair, most = self._share(name, present)
         if was_late and is_known and is_well and share > fair * _CLEARLY:
             memory.hopeless = False
         enough = fair * _NEARLY if memory.hopeless and not self.lost() else NEAR_RATIO * most
@@ -227,16 +253,14 @@ class Outlook:
         memory = self._memories[name]
         memory.lost, memory.bad, memory.late = False, 0.0, RESCUE_AFTER
 
-    def _share(self, name: str, features: Mapping[str, float]) -> tuple[float, float, float]:
+    def _share(self, name: str, present: Mapping[str, float]) -> tuple[float, float, float]:
         """The class's part of the class weights now, its fair part among the latency classes, and the most that any
         profile gives it.
         """
-        present = [other for other in self.classes if features.get(f"{other}.present", 0.0) > 0.0]
         fair = 1.0 / max(1, sum(other in self._memories for other in present))
         if name not in present:
             return 1.0, fair, 1.0
-        weights = {other: WEIGHT_LOG_BASE ** features.get(f"{other}.weight_log", 0.0) for other in present}
-        now = weights[name] / sum(weights.values())
+        now = present[name] / sum(present.values())
         key = (name, *present)
         if key not in self._most:
             if len(self._most) >= _MOST_KEPT:

@@ -4,7 +4,8 @@ The order is that of the cycle: what did not happen first, then what somebody el
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from schemas.messages import EXECUTED, Action, Actuation, ClassState, PodWrite, State, Verdict
 from schemas.objective import has_evidence
@@ -14,8 +15,7 @@ _TELLING_REQUESTS = 5.0
 """A class of which fewer requests than this were to be expected in the second window may be silent in it by chance."""
 
 
-@dataclass(frozen=True)
-class Cycle:
+class Cycle(msgspec.Struct, frozen=True):
     """The messages of one cycle, as far as they came."""
 
     before: State

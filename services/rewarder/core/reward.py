@@ -6,7 +6,8 @@ cycle can be worth; once all hold, the CPU share of throughput classes decides; 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from schemas.messages import ClassState, State
 from schemas.objective import has_evidence, is_violated, objective_seconds
@@ -18,8 +19,7 @@ _MOST_CPUS = 8192
 """The kernel's own limit (NR_CPUS)."""
 
 
-@dataclass(frozen=True)
-class RewardWeights:
+class RewardWeights(msgspec.Struct, frozen=True):
     """Weights of the terms (services/rewarder/config.py)."""
 
     violation: float
@@ -28,8 +28,7 @@ class RewardWeights:
     oscillation: float
 
 
-@dataclass(frozen=True)
-class Worth:
+class Worth(msgspec.Struct, frozen=True):
     """The value and the terms it was made of, each before its weight."""
 
     value: float

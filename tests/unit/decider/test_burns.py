@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.settings import DEFAULT_CLASSES, Shared
 from services.decider.core.arms import build_arms
-from services.decider.core.burns import LESSONS, MOST_LESSONS, Burns, Shares
+from services.decider.core.burns import LESSONS, MOST_LESSONS, Balance, Burns, Shares
 from services.decider.core.policy import HOLD, Arm
 
 LC, D, B = "latency-critical", "default", "batch"
@@ -24,7 +24,7 @@ def standing(lc, d, b, **more):
 
 def forbidden(burns, features):
     shares = Shares(DEFAULT_CLASSES, features)
-    return {arm.name for arm in ARMS if burns.forbid(features, arm, shares)}
+    return set(burns.forbidden(features, ARMS, shares))
 
 
 def burnt(*names):
@@ -102,15 +102,15 @@ def test_arm_stays_burnt_for_its_time_and_the_next_time_longer():
 def test_answer_of_one_moment_does_not_outlive_what_burns_or_cools_meanwhile():
     burns, features = Burns(ARMS), standing(10_000, 316, 100)
     shares, arm = Shares(DEFAULT_CLASSES, features), BY_NAME["lc10-d10-b1"]
-    assert not burns.forbid(features, arm, shares)
+    assert not burns.forbidden(features, [arm], shares)
     burns.burn(arm)
-    assert burns.forbid(features, arm, shares)
+    assert burns.forbidden(features, [arm], shares)
     saved = burns.save()
     for _ in range(int(LESSONS)):
         burns.pass_time()
-    assert not burns.forbid(features, arm, shares)
+    assert not burns.forbidden(features, [arm], shares)
     burns.load(saved)
-    assert burns.forbid(features, arm, shares)
+    assert burns.forbidden(features, [arm], shares)
 
 
 def test_hold_and_arms_of_nobody_never_burn():
@@ -145,5 +145,29 @@ def test_who_gives_no_class_more_than_a_forbidden_arm_is_forbidden_too(now, name
     burns, features = burnt(*names), standing(*now)
     shares = Shares(DEFAULT_CLASSES, features)
     gives_less = all(shares.of(other)[name] <= shares.of(one)[name] for name in (LC, D))
-    if gives_less and burns.forbid(features, one, shares):
-        assert burns.forbid(features, other, shares)
+    if gives_less and burns.forbidden(features, [one], shares):
+        assert burns.forbidden(features, [other], shares)
+
+
+def test_a_balance_tells_the_shares_of_each_moment():
+    balance = Balance(DEFAULT_CLASSES)
+    moments = [standing(1000, 316, 100), standing(316, 316, 100), standing(1000, 316, 100) | {f"{B}.present": 0.0}, {}]
+    for seen in (*moments, *moments):
+        told, plain = balance.at(seen), Shares(DEFAULT_CLASSES, seen)
+        assert told.now == plain.now
+        assert [told.of(arm) for arm in ARMS] == [plain.of(arm) for arm in ARMS]
+
+
+def test_shares_of_an_arm_are_those_of_its_weights_and_not_of_its_name():
+    shares = Shares(DEFAULT_CLASSES, standing(1000, 316, 100))
+    one, other = Arm("mine", {LC: 200, D: 100, B: 100}), Arm("mine", {LC: 100, D: 100, B: 200})
+    assert shares.of(one)[LC] == 0.5
+    assert shares.of(other)[LC] == 0.25
+
+
+def test_what_is_forbidden_follows_who_is_lost_while_the_weights_stay():
+    burns, balance, seen = burnt("lc10-d10-b1"), Balance(DEFAULT_CLASSES), standing(10_000, 1000, 100)
+    lost = seen | {f"{LC}.lost": 1.0}
+    assert "lc10-d10-b1" in burns.forbidden(seen, ARMS, balance.at(seen))
+    assert burns.forbidden(lost, ARMS, balance.at(lost)) == []
+    assert "lc10-d10-b1" in burns.forbidden(seen, ARMS, balance.at(seen))

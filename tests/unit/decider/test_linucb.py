@@ -243,7 +243,7 @@ def test_sound_node_that_a_move_harmed_is_left_alone_for_a_while_and_the_arm_is_
     sound = standing(here)
     offered = [here, harmful, profile["lc1-d1-b1"], profile["lc32-d3-b1"]]
     policy.learn(sound, harmful, -0.4)
-    assert policy.burns.forbid(sound, harmful, Shares(DEFAULT_CLASSES, sound))
+    assert policy.burns.forbidden(sound, [harmful], Shares(DEFAULT_CLASSES, sound))
     assert policy.decide(sound, offered, random.Random(1)).propensities == {
         "lc10-d3-b1": 1.0,
         "lc3-d3-b1": 0.0,
@@ -277,7 +277,7 @@ def test_move_that_somebody_took_back_did_harm_whatever_it_was_worth(profile):
     policy.learn(standing(here), moved_to, 0.3)
     policy.learn(standing(here), here, 0.3)
     assert policy.pause == 23.0
-    assert policy.burns.forbid(standing(here), moved_to, Shares(DEFAULT_CLASSES, standing(here)))
+    assert policy.burns.forbidden(standing(here), [moved_to], Shares(DEFAULT_CLASSES, standing(here)))
 
 
 def test_best_known_arm_earns_what_may_be_tried_and_others_pay_for_it_while_all_is_well(profile):

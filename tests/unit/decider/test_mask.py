@@ -5,7 +5,7 @@ import pytest
 from schemas.messages import ClassState, Latency
 from schemas.settings import DEFAULT_CLASSES, ClassSettings, Shared, WeightSettings
 from services.decider.core.arms import build_arms
-from services.decider.core.mask import mask
+from services.decider.core.mask import Masks, mask
 from services.decider.core.policy import HOLD, Arm
 
 LIMITS = WeightSettings()
@@ -236,3 +236,26 @@ def test_a_way_out_that_is_far_is_open_where_everything_near_would_harm():
 def test_a_lonely_class_is_told_so():
     classes = {LC: SLOW, D: ClassState(), B: ClassState()}
     assert masked(weights(1000, 316, 100), classes).why_alone() == "all else is masked: same"
+
+
+def test_masks_that_keep_their_answers_give_those_of_a_mask_made_anew():
+    """Each thing that a mask depends on moves alone, and back."""
+    kept = Masks(ARMS, DEFAULT_CLASSES, LIMITS)
+    slow = {LC: SLOW, D: FINE, B: ClassState(pods=3)}
+    gone = {LC: FINE, D: FINE, B: ClassState(pods=0)}
+    here = weights(1000, 316, 100)
+    asked = [
+        (here, CALM, {}),
+        (here, slow, {}),
+        (here, slow, {"lost": {LC}}),
+        (here, gone, {}),
+        (here, CALM, {"mode": "frozen"}),
+        (here, CALM, {"changes_left": 0}),
+        (here, CALM, {"changes_left": 1}),
+        (weights(316, 316, 100), CALM, {}),
+        (None, CALM, {}),
+    ]
+    for current, classes, more in (*asked, *asked):
+        assert kept.at(current, classes, **more) == masked(current, classes, **more)
+    answers = [kept.at(current, classes, **more) for current, classes, more in asked]
+    assert len({(tuple(arm.name for arm in one.allowed), tuple(one.reasons.items())) for one in answers}) == 7

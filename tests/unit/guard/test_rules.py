@@ -1,6 +1,5 @@
 """Every rule alone, and their order."""
 
-import dataclasses
 import math
 
 import msgspec
@@ -355,7 +354,7 @@ def test_without_a_list_any_profile_may_be_asked_for():
 
 def test_a_step_toward_a_listed_profile_need_not_be_one():
     where = weighing(critical=100, batch=100)
-    judged = judge(proposing(1000), dataclasses.replace(where, profiles=CALM))
+    judged = judge(proposing(1000), msgspec.structs.replace(where, profiles=CALM))
     assert (judged.outcome, judged.weights) == ("clamp", {CRITICAL: 400, BATCH: 100})
 
 
@@ -363,7 +362,7 @@ def test_a_step_toward_a_listed_profile_need_not_be_one():
 
 
 def shares(least, critical=1000, batch=100, **more):
-    return dataclasses.replace(weighing(critical=critical, batch=batch), min_share_ratio=least, **more)
+    return msgspec.structs.replace(weighing(critical=critical, batch=batch), min_share_ratio=least, **more)
 
 
 @pytest.mark.parametrize(("critical", "refused"), [(1900, False), (1901, True), (10_000, True)])
@@ -401,7 +400,7 @@ def test_a_step_out_of_starvation_is_let_through():
 def test_a_step_whose_rounding_would_starve_a_class_is_refused():
     """A third of the way from 1 : 30 to 2 : 37 ends at 1 : 32, below the least share that both ends keep."""
     limits = WeightSettings(min_weight=1, max_step_ratio=1.26)
-    where = dataclasses.replace(shares(1 / 31.5, critical=30, batch=1), limits=limits)
+    where = msgspec.structs.replace(shares(1 / 31.5, critical=30, batch=1), limits=limits)
     judged = judge(action(weights={CRITICAL: 37, BATCH: 2}), where)
     assert (judged.outcome, judged.rule, judged.weights) == ("refuse", "min_share", None)
 
@@ -471,7 +470,7 @@ def test_a_watched_step_is_not_clamped():
 
 def test_what_a_clamp_leaves_is_asked_about_and_noted_once():
     limits = WeightSettings(min_weight=1, max_step_ratio=1.26)
-    where = dataclasses.replace(shares(1 / 31.5, critical=30, batch=1), limits=limits)
+    where = msgspec.structs.replace(shares(1 / 31.5, critical=30, batch=1), limits=limits)
     judged = judge(action(weights={CRITICAL: 37, BATCH: 2}), where, watched=["min_share"])
     assert (judged.outcome, judged.execute, judged.would_refuse) == ("clamp", True, ("min_share",))
 

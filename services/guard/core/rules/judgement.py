@@ -1,7 +1,6 @@
 """The rules in the order in which they are asked, and how the matter ends."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -63,8 +62,7 @@ ALWAYS_ENFORCED: Final[Mapping[str, str]] = {
 WATCHABLE: Final = tuple(rule.name for rule in RULES if rule.name not in ALWAYS_ENFORCED)
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """The end of the matter: outcome, the rule that decided (None: nobody objected), and the weights to execute.
 
     `would_refuse` are the watched rules that would have ended or changed it.

@@ -28,7 +28,8 @@ class MaxStep:
                 return Finding(self.name, "refuse", reason)
             if target[name] <= 0:  # only where `bounds` is watched: a ratio to nothing is no step
                 return Finding(self.name, "refuse", f"{name}: no step leads to weight {target[name]}")
-        widest = max((abs(math.log(weight) - math.log(current[name])) for name, weight in target.items()), default=0.0)
+        moved = [(current[name], weight) for name, weight in target.items() if weight != current[name]]
+        widest = max([abs(math.log(weight) - math.log(start)) for start, weight in moved], default=0.0)
         if widest <= math.log(limit) * (1 + _ROUNDING):
             return None
         part = math.log(limit) / widest

@@ -22,12 +22,13 @@ class MinShare:
     def __call__(self, action: Action, situation: Situation) -> Finding | None:
         """Refused if a class would have less than the least part of the sum of class weights, and less than now."""
         current = situation.current
-        asked = {name: weight for name, weight in (action.weights or {}).items() if name in current}
-        then = {name: max(0, weight) for name, weight in {**current, **asked}.items()}
+        asked = action.weights or {}
+        then = {name: max(0, asked.get(name, weight)) for name, weight in current.items()}
         least = _as_written(situation.min_share_ratio)
+        part, whole = least.numerator, least.denominator
         total, total_now = max(1, sum(then.values())), sum(current.values())
         for name in sorted(current):
-            is_less = then[name] * least.denominator < least.numerator * total
+            is_less = then[name] * whole < part * total
             if is_less and then[name] * total_now < current[name] * total:
                 left = float(Fraction(then[name], total))
                 reason = f"{name}: would be left {left:.2%} of the class weights, the least is {float(least):.2%}"

@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
+
+import msgspec
 
 from schemas.messages import Action, Mode, State, VerdictOutcome
 from schemas.settings import WeightSettings
 from services.guard.core.canary import Ordered, canary_weights
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True, dict=True):
     """All that a rule may look at. Ages and budgets are in seconds, measured by the guard's own clock.
 
     `since_moved_seconds` is how long ago the guard last let weights move, or ordered them back. `canary_ratio` is the
@@ -35,9 +36,9 @@ class Situation:
     since_moved_seconds: float = math.inf
     canary_ratio: float | None = None
     canary_ordered: Ordered | None = None
-    profiles: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    profiles: Mapping[str, Mapping[str, int]] = {}
     min_share_ratio: float = 0.0
-    class_changes_left: Mapping[str, int] = field(default_factory=dict)
+    class_changes_left: Mapping[str, int] = {}
 
     @cached_property
     def current(self) -> dict[str, int]:

@@ -225,9 +225,9 @@ def test_without_burns_nothing_is_forbidden():
     for name in ("trimtab", "without burns"):
         policy = VARIANTS[name].make(DeciderConfig(), shared).policy
         policy.burns.burn(arm)
-        forbidden[name] = policy.burns.forbid(where_it_takes, arm, shares)
+        forbidden[name] = policy.burns.forbidden(where_it_takes, [arm], shares)
 
-    assert forbidden == {"trimtab": True, "without burns": False}
+    assert forbidden == {"trimtab": [arm.name], "without burns": []}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from lab.record.file import read_recording
 from lab.record.items import ModelCopy
 from lab.replay.made import FIRST_MODEL, Plan, make_recording
+from schemas.settings import Shared
 from services.decider.config import DeciderConfig, PolicySettings
 from services.decider.core.mind import Mind
 from services.decider.core.model import decode_model
@@ -72,7 +73,7 @@ def test_a_start_is_verified_from_the_model_that_the_run_before_left(restarted):
 def forget(mind: Mind) -> None:
     """Everything learned is lost, silently."""
     last = mind.last_lesson
-    ORIGINAL_LOAD(mind, Mind(DECIDER, mind._shared, 1).save())
+    ORIGINAL_LOAD(mind, Mind(DECIDER, Shared(), 1).save())
     mind.last_lesson = last
 
 
