@@ -14,7 +14,7 @@ from lab.record.items import Stored
 from lab.record.source import LIVE
 from runtime.errors import TrimtabError
 from runtime.streams import AUDIT
-from schemas.codec import DecodeError, decode
+from schemas.codec import DecodeError, decode_on
 from schemas.messages import Action, AnyMessage, Reward
 
 _READ: Final = "24h"
@@ -50,7 +50,7 @@ def messages_of(items: Iterable[object], node: str | None) -> Iterator[AnyMessag
         if not isinstance(item, Stored) or item.stream != AUDIT:
             continue
         try:
-            message = decode(item.payload)
+            message = decode_on(item.subject, item.payload)
         except DecodeError:
             continue
         if isinstance(message, Action | Reward) and node in (None, message.node):

@@ -16,7 +16,7 @@ from runtime.errors import BusError, TrimtabError
 from runtime.nats_bus import connect
 from runtime.settings import BusSettings, mask_url
 from runtime.streams import AUDIT, ORDERS
-from schemas.codec import DecodeError, decode, decode_as, encode
+from schemas.codec import DecodeError, decode_as, decode_on, encode
 from schemas.messages import Actuation, Command, Heartbeat, Mode
 from schemas.subjects import ROOT, message_id, node_token, subject, subject_of
 
@@ -68,7 +68,7 @@ class Ear:
     async def hear(self, received: Received) -> None:
         """One message of any kind."""
         try:
-            message = decode(received.payload)
+            message = decode_on(received.subject, received.payload)
         except DecodeError:
             return
         if isinstance(message, Heartbeat) and message.service == "guard":

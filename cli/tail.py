@@ -16,7 +16,7 @@ from runtime.config import load
 from runtime.errors import BusUnreachable, ConfigError
 from runtime.nats_bus import connect
 from runtime.settings import BusSettings, mask_url
-from schemas.codec import DecodeError, decode
+from schemas.codec import DecodeError, decode_on
 from schemas.messages import Heartbeat
 from schemas.subjects import KINDS, ROOT, node_token
 
@@ -178,7 +178,7 @@ class _Follower:
 
 def _line(received: Received, output: Format, *, heartbeats: bool) -> str | None:
     try:
-        message = decode(received.payload)
+        message = decode_on(received.subject, received.payload)
     except DecodeError as error:
         return f"     ?  {received.subject}: {error}" if output == "table" else None
     if isinstance(message, Heartbeat) and not heartbeats:

@@ -26,7 +26,7 @@ from runtime.nats_bus import NatsBus, connect, ignore_events
 from runtime.nats_server import HOST, EmbeddedServer
 from runtime.settings import BusSettings
 from runtime.yaml_text import parse_yaml
-from schemas.codec import DecodeError, decode, encode
+from schemas.codec import DecodeError, decode_on, encode
 from schemas.messages import AnyMessage, Command, Heartbeat, Mode, State
 from schemas.settings import DEFAULT_CLASSES
 from schemas.subjects import ROOT, SERVICES, message_id, subject_of
@@ -199,7 +199,7 @@ class Rig:
     async def _hear(self, received: Received) -> None:
         self.recording.add(received, time.time_ns())
         try:
-            message = decode(received.payload)
+            message = decode_on(received.subject, received.payload)
         except DecodeError:
             return
         if isinstance(message, Heartbeat):

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from schemas.messages import AnyMessage
+from schemas.subjects import kind_of, subject_of
 from schemas.version import SCHEMA_VERSION
 
 MAX_MESSAGE_BYTES: Final = 1_000_000
@@ -53,6 +54,20 @@ def decode(raw: bytes) -> AnyMessage:
         raise DecodeError(f"schema version {message.schema}, this process reads {SCHEMA_VERSION}")
     if not message.boot or not message.node:
         raise DecodeError("node and boot must not be empty")
+    return message
+
+
+def decode_on(subject: str, raw: bytes) -> AnyMessage:
+    """The message in `raw`, heard or stored on `subject`. Raises DecodeError as `decode` does, and for a message that
+    belongs on another subject: who may say one kind of one node must not be believed another.
+    """
+    message = decode(raw)
+    try:
+        own = subject_of(message)
+    except ValueError as error:
+        raise DecodeError(str(error)) from error
+    if own != subject:
+        raise DecodeError(f"it calls itself a {kind_of(message)} of {message.node}, which belongs on {own}")
     return message
 
 

@@ -5,6 +5,7 @@ What is replayed is published elsewhere: `trimtabsim.<run>.<kind>.<node>`, which
 In the node token `.` becomes `_`: node names are DNS names and cannot contain `_`, so the mapping is reversible.
 """
 
+import functools
 import re
 from typing import Final
 
@@ -39,6 +40,7 @@ def kind_of(message: AnyMessage) -> str:
     return tag
 
 
+@functools.lru_cache(maxsize=1024)
 def subject(kind: str, node: str) -> str:
     """The subject of one kind of loop message for one node."""
     if kind not in KINDS:

@@ -15,7 +15,7 @@ from lab.audit.events import ByAction, ByCommand, ByItself, ByOther, Cause, Even
 from lab.explain.gather import gap_text
 from lab.explain.moments import at_text
 from lab.record.items import Damage, Entry, Gap, Stored
-from schemas.codec import DecodeError, decode
+from schemas.codec import DecodeError, decode_on
 from schemas.messages import Action, Actuation, AnyMessage, Command, Heartbeat, PodWrite, State, Verdict
 from services.decider.core.words import obeyed
 
@@ -74,7 +74,7 @@ class Timeline:
                 self._lost.setdefault(next(iter(entry.after), ""), []).append(gap_text(entry))
         elif isinstance(entry, Stored):
             try:
-                message = decode(entry.payload)
+                message = decode_on(entry.subject, entry.payload)
             except DecodeError:
                 return
             if self._only in (None, message.node) and not isinstance(message, Heartbeat):

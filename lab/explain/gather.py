@@ -9,7 +9,7 @@ import msgspec
 from lab.explain.moments import is_moment, moment_of
 from lab.record.items import Damage, Entry, Gap, Stored
 from runtime.errors import ConfigError, TrimtabError
-from schemas.codec import DecodeError, decode
+from schemas.codec import DecodeError, decode_on
 from schemas.messages import Action, Actuation, AnyMessage, Command, Reward, State, Verdict
 
 Entries = Callable[[], Iterable[Entry]]
@@ -130,7 +130,7 @@ def gather(entries: Entries, wanted: CycleId) -> CycleMessages:
         if not isinstance(entry, Stored) or mark not in entry.payload:
             continue
         try:
-            message = decode(entry.payload)
+            message = decode_on(entry.subject, entry.payload)
         except DecodeError:
             continue
         if CycleId(message.node, message.boot, message.cycle) != wanted:

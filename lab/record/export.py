@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from lab.record.items import Damage, Entry, Gap, Stored
-from schemas.codec import DecodeError, decode
+from schemas.codec import DecodeError, decode_on
 from schemas.messages import EXECUTED, Action, Actuation, AnyMessage, Reward, State, Verdict
 
 OPEN_CYCLES: Final = 64
@@ -141,7 +141,7 @@ class Decisions:
 
     def _take(self, item: Stored) -> Iterator[Decision]:
         try:
-            message = decode(item.payload)
+            message = decode_on(item.subject, item.payload)
         except DecodeError:
             self.counts.unread += 1
             return

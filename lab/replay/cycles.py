@@ -10,7 +10,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from lab.record.items import Closed, Damage, Entry, Gap, Header, ModelCopy, Stored
-from schemas.codec import DecodeError, decode
+from schemas.codec import DecodeError, decode_on
 from schemas.messages import Action, Actuation, AnyMessage, Command, Reward, State, Verdict
 
 M = TypeVar("M", bound=AnyMessage)
@@ -133,7 +133,7 @@ class Cycles:
             told.append(self._lost(item.stream, expected, item.sequence - 1, "are not in the recording"))
         self._next[item.stream] = item.sequence + 1
         try:
-            message = decode(item.payload)
+            message = decode_on(item.subject, item.payload)
         except DecodeError as error:
             told.append(Trouble(f"{item.stream} {item.sequence} on {item.subject} is no message of ours: {error}"))
             return told

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from lab.record.items import Entry, Stored
 from runtime.errors import BusDown, TrimtabError
-from schemas.codec import decode
+from schemas.codec import decode_on
 from schemas.subjects import replay_subject
 
 PATIENCE_SECONDS: Final = 10.0
@@ -75,7 +75,7 @@ class Publisher:
         if not isinstance(entry, Stored):
             return
         try:
-            message = decode(entry.payload)
+            message = decode_on(entry.subject, entry.payload)
             subject = replay_subject(self._run, message)
         except ValueError:  # a DecodeError is one
             self.left_out += 1
