@@ -1,11 +1,14 @@
 """`trimtab <verb>`: the list of verbs, and how errors end.
 
 Exit codes: 0 good, 1 an error, a failed check or an order whose effect was not seen, 2 wrong settings or flags, 3 no
-bus, 4 no server, 5 port in use, 6 this machine cannot, 130 interrupted.
+bus, 4 no server, 5 port in use, 6 this machine cannot, 130 interrupted, 141 nobody read the output to its end (what the
+shell says of a program that a closed pipe ended), so that `replay … | head` does not call good what was not looked at.
 """
 
 import argparse
+import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +19,12 @@ from runtime.flags import FlagParser
 
 _EXTRAS = {"rich": "demo", "numba": "lab", "numpy": "lab", "pyarrow": "export", "river": "lab"}
 """Packages that only some verbs need, and the extra that brings them."""
+
+
+INTERRUPTED = 130
+NOBODY_READS = 141
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+"""What writing to a standard output fails with that is a file."""
 
 
 @dataclass(frozen=True)
@@ -85,21 +94,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    verb = ""
+    verb, code = "", 0
     try:
-        for known in VERBS:
-            known.add_parser(verbs, asked=known.name == first)
-        args = parser.parse_args(words)
-        verb = f" {args.verb}"
-        code: int = args.run(args)
-    except TrimtabError as error:
-        print(f"trimtab{verb}: {error}", file=sys.stderr)
-        return error.exit_code
+        try:
+            for known in VERBS:
+                known.add_parser(verbs, asked=known.name == first)
+            args = parser.parse_args(words)
+            verb = f" {args.verb}"
+            code = args.run(args)
+        except TrimtabError as error:
+            print(f"trimtab{verb}: {error}", file=sys.stderr)
+            code = error.exit_code
+        except SystemExit:
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()  # here, where what goes wrong with it can still be told
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
-        return 0
+        _give_up_output()
+        return code or NOBODY_READS
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _give_up_output()
+        print(f"trimtab{verb}: the output could not be written: {error.strerror}; make room", file=sys.stderr)
+        return code or 1
     return code
+
+
+def _give_up_output() -> None:
+    """What is not yet written goes nowhere, or the flush at the interpreter's exit would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from cli.__main__ import VERBS
+from cli.__main__ import INTERRUPTED, NOBODY_READS, VERBS
 from cli.up import SECTIONS
 from hostfs.pod_tree import EXCLUSIVE_CPUS, NO_PROCESSES, OUTSIDE_PODS_ROOT
 from runtime import errors, lifecycle, streams
@@ -285,7 +285,7 @@ def test_policies_are_the_documented_ones() -> None:
 def test_exit_codes_are_the_documented_ones() -> None:
     rows = tables(section(text_of("configuration.md"), "## Exit codes"))
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TrimtabError)]
-    assert {int(row["code"]) for row in rows} == {0, 130} | {kind.exit_code for kind in kinds}
+    assert {int(row["code"]) for row in rows} == {0, INTERRUPTED, NOBODY_READS} | {kind.exit_code for kind in kinds}
 
 
 def test_the_variables_shown_are_settings() -> None:

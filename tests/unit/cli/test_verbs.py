@@ -55,6 +55,58 @@ def test_the_list_of_verbs_needs_none_of_them(capsys):
         assert verb.help in out
 
 
+ENDS_WITH = """
+import sys, types
+import cli.__main__ as trimtab
+verb = types.ModuleType("cli.say")
+def run(args):
+    print("one line" * args.times)
+    return args.code
+def add_flags(parser):
+    parser.add_argument("code", type=int)
+    parser.add_argument("times", type=int)
+    parser.set_defaults(run=run)
+verb.add_flags = add_flags
+sys.modules["cli.say"] = verb
+trimtab.VERBS = (trimtab.Verb("say", "say it"),)
+sys.exit(trimtab.main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def nobody():
+    """A pipe whose other end is closed."""
+    read, write = os.pipe()
+    os.close(read)
+    yield write
+    os.close(write)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["say", "0", "1"], 141),  # it is in the buffer when the verb ends
+        (["say", "0", "100000"], 141),  # the verb itself is interrupted
+        (["say", "1", "1"], 1),  # what the verb found stays what it is
+        (["--help"], 141),
+    ],
+)
+def test_output_that_nobody_reads_is_no_success_and_hides_no_failure(words, code, nobody):
+    argv = [sys.executable, "-c", ENDS_WITH, *words]
+    env = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(argv, stdout=nobody, stderr=subprocess.PIPE, text=True, check=False, timeout=60, env=env)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+@pytest.mark.parametrize("times", ["1", "100000"])
+def test_output_that_cannot_be_stored_is_an_error_of_one_line(times):
+    argv = [sys.executable, "-c", ENDS_WITH, "say", "0", times]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    told = "the output could not be written: No space left on device; make room\n"
+    assert (done.returncode, done.stderr) == (1, f"trimtab say: {told}")
+
+
 RULES_TO_WATCH = (
     "those to watch are freshness, writable, known_classes, bounds, known_profile, contention, min_share, max_step, "
     "unchanged, rate, class_rate"

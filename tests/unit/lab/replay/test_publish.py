@@ -10,7 +10,7 @@ from runtime.errors import BusDown, TrimtabError
 from runtime.memory_bus import MemoryBus, matches
 from schemas.codec import decode, encode
 from schemas.messages import CollectRequest, Heartbeat
-from schemas.subjects import KINDS, SERVICES, replay_subject
+from schemas.subjects import KINDS, SERVICES, replay_subject, subject_of
 from services.decider.config import DeciderConfig
 from services.decider.service import DeciderService
 from services.guard.config import GuardConfig
@@ -29,7 +29,9 @@ LIVE = {
 
 
 def stored(message, sequence: int = 1, stored_ns: int = 0) -> Stored:
-    return Stored(stream="S", sequence=sequence, stored_ns=stored_ns, subject="trimtab.v1.any", payload=encode(message))
+    return Stored(
+        stream="S", sequence=sequence, stored_ns=stored_ns, subject=subject_of(message), payload=encode(message)
+    )
 
 
 @pytest.mark.parametrize("run", ["night-1", "A", "x" * 63])
