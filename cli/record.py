@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 import msgspec
 
@@ -152,6 +152,7 @@ async def _record(wish: _Wish, settings: BusSettings, writer: RecordingWriter) -
             )
             await recorder.open()
             await recorder.run(stop, until_ns=wish.until_ns, follow=wish.follow)
+            progress.warn(recorder.tally)
             if wish.node is not None and not writer.tracker.messages:
                 progress.say(await _nobody(bus, wish.node, writer.header.streams))
     finally:
@@ -187,10 +188,24 @@ def _row(writer: RecordingWriter, tally: Tally) -> dict[str, object]:
 
 
 class _Progress(ProgressLine):
-    """How far the recorder is."""
+    """How far the recorder is, and once each what it lacks."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream, clock)
+        self._warned: set[tuple[str, str]] = set()
+
+    def warn(self, tally: Tally) -> None:
+        """Tells of settings that the recording does not have, while there is still somebody who knows them."""
+        for service, fingerprint in tally.unknown_settings.keys() - self._warned:
+            self._warned.add((service, fingerprint))
+            self.say(
+                f"the {service} runs with settings {fingerprint}, which are not those given here: keep its configuration "
+                f"and give it by --config, here or to `trimtab replay`, or what it said cannot be replayed"
+            )
 
     def show(self, tally: Tally) -> None:
         """Tells how far it is, if it is time to."""
+        self.warn(tally)
         if self.is_due():
             gaps = f", {tally.gaps} gaps" if tally.gaps else ""
             self.tell(f"trimtab record: {tally.messages} messages of {tally.cycles} cycles, {tally.left} to come{gaps}")

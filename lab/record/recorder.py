@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -18,7 +18,7 @@ import msgspec
 
 from lab.record.items import Gap, Header, Settings, Stored
 from lab.record.models import behind, copy_model, model_named
-from lab.record.settings import versions
+from lab.record.settings import MADE_BY, settings_named, versions
 from lab.record.writer import RecordingWriter, create_recording
 from runtime.bus import Extent, Kept, Span
 from runtime.errors import BusError, TrimtabError
@@ -62,7 +62,8 @@ class Archive(Protocol):
 @dataclass
 class Tally:
     """What a recorder has recorded since it was made: `cycles` are actions, `missing` the messages in gaps, `left` what
-    it knows to be there yet.
+    it knows to be there yet. `unknown_settings` counts messages by service and fingerprint of settings that the
+    recording does not have: they cannot be replayed.
     """
 
     messages: int = 0
@@ -72,6 +73,7 @@ class Tally:
     models: int = 0
     payload_bytes: int = 0
     left: int = 0
+    unknown_settings: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 @dataclass
@@ -252,9 +254,16 @@ class Recorder:
         if kind == "action":
             self.tally.cycles += 1
             await self._copy_models(token, item.payload)
+        if kind in MADE_BY:
+            self._look_for_settings(MADE_BY[kind], item.payload)
         self._writer.add(item)
         self.tally.messages += 1
         self.tally.payload_bytes += len(item.payload)
+
+    def _look_for_settings(self, service: str, payload: bytes) -> None:
+        fingerprint = settings_named(payload)
+        if fingerprint and all(fingerprint != known.fingerprints.get(service) for known in self._writer.settings):
+            self.tally.unknown_settings[service, fingerprint] += 1
 
     def _learn_settings(self, node: str) -> None:
         settings = self._settings_for(node)

@@ -48,3 +48,21 @@ def test_what_is_said_has_a_line_of_its_own_and_nothing_that_a_terminal_would_ob
     progress.say("lost \x1b[2J it")
     assert screen.getvalue().splitlines()[-1] == "trimtab record: lost ?[2J it"
     assert screen.getvalue().count("\n") == 2
+
+
+def test_settings_that_are_not_known_are_warned_of_once_each():
+    screen = Screen(is_terminal=False)
+    progress = _Progress(screen, iter([0.0, 1.0, 2.0, 3.0]).__next__)
+    tally = Tally()
+    progress.show(tally)
+    assert screen.getvalue() == ""
+    tally.unknown_settings.update({("decider", "d2"): 1})
+    progress.show(tally)
+    tally.unknown_settings.update({("decider", "d2"): 1, ("guard", "g2"): 1})
+    progress.warn(tally)
+    lines = screen.getvalue().splitlines()
+    assert [line.partition(",")[0] for line in lines] == [
+        "trimtab record: the decider runs with settings d2",
+        "trimtab record: the guard runs with settings g2",
+    ]
+    assert "replay" in lines[0]

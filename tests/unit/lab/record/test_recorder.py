@@ -490,6 +490,16 @@ async def test_settings_of_a_node_come_before_its_first_message(streams, path):
     ]
 
 
+async def test_messages_under_settings_that_it_does_not_have_are_counted(streams, path):
+    known = Settings(values={}, fingerprints={"decider": "d1", "guard": "g1"})
+    for kind, settings in [("action", "d1"), ("action", "d2"), ("action", "d2"), ("verdict", "g1"), ("verdict", "d1")]:
+        streams.put(kind, f'{{"settings":"{settings}"}}'.encode())
+    streams.put("verdict", b"{}")
+    streams.put("reward", b"no json")
+    recorder = await record(streams, path, settings_for=lambda _: known)
+    assert recorder.tally.unknown_settings == {("decider", "d2"): 2, ("guard", "d1"): 1}
+
+
 @pytest.mark.parametrize("node", [None, "worker-1"])
 async def test_ranges_that_bring_too_much_are_gone_on_with_in_parts(streams, path, monkeypatch, node):
     monkeypatch.setattr(module, "_BATCH_BYTES", 2500)
