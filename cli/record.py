@@ -199,8 +199,8 @@ class _Progress(ProgressLine):
         for service, fingerprint in tally.unknown_settings.keys() - self._warned:
             self._warned.add((service, fingerprint))
             self.say(
-                f"the {service} runs with settings {fingerprint}, which are not those given here: keep its configuration "
-                f"and give it by --config, here or to `trimtab replay`, or what it said cannot be replayed"
+                f"the {service} runs with settings {fingerprint}, which are not those given here; keep its "
+                f"configuration and give it by --config here or to `trimtab replay`, or what it said cannot be replayed"
             )
 
     def show(self, tally: Tally) -> None:
