@@ -190,6 +190,7 @@ def _links_row(links: Links) -> dict[str, object]:
         "differ": links.differ,
         "not_verified": links.unverified,
         "reasons": links.reasons,
+        "forgotten": links.forgotten,
     }
 
 
@@ -221,6 +222,7 @@ def _trouble_lines(report: Report) -> list[str]:
     for kind, counted in report.counts.items():
         lines += [f"not replayed: {count} {kind}s: {reason}" for reason, count in counted.not_replayed.items()]
     for name, links in (("restart", report.restarts), ("order", report.orders)):
+        lines += [f"note: {name}: {text}" for text in links.forgotten]
         lines += [f"note: {name} not verified: {text}" for text in links.reasons]
         if links.unverified > len(links.reasons):
             lines.append(f"note: {name} not verified: and {links.unverified - len(links.reasons)} more")

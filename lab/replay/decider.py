@@ -33,13 +33,15 @@ _MOST_REASONS: Final = 200
 @dataclass
 class Links:
     """Of the starts of runs, or of orders: how many follow from the models that they name, how many do not, and how
-    many could not be checked, with the first of the reasons.
+    many could not be checked, with the first of the reasons. `forgotten` tells of starts that follow from no model
+    though there was something to go on from.
     """
 
     verified: int = 0
     differ: int = 0
     unverified: int = 0
     reasons: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
 
     def leave(self, reason: str) -> None:
         """Counts one that cannot be checked."""
@@ -219,13 +221,16 @@ class DeciderReplay:
         if not is_proven and is_own and model.why not in ("start", "order"):
             raise NotReplayable(self._lost)
         with self._linked(self.restarts, str(recorded), must_be=is_proven):
-            self._check_start(part, is_own=is_own, is_whole=is_whole)
+            base = self._check_start(part, is_own=is_own, is_whole=is_whole)
+            if base is None:
+                self._note_forgotten(model, recorded)
         self._begin(model, action, outlook=is_own or action.at - model.made_at <= FRESH_NS)
         self._is_sure = is_proven and is_own
 
-    def _check_start(self, part: Part[Action], *, is_own: bool, is_whole: bool) -> None:
+    def _check_start(self, part: Part[Action], *, is_own: bool, is_whole: bool) -> str | None:
         """Whether what a run began with follows from the model that it went on from, and that one from what the run
-        before it had become. Where its own could not be stored, the first of it is what the replay does itself.
+        before it had become. Where its own could not be stored, the first of it is what the replay does itself. The
+        digest of the model that it went on from, None where it began afresh.
         """
         action = part.message
         base: str | None = action.model
@@ -233,6 +238,19 @@ class DeciderReplay:
             base = self._origins.check(action.model, action, self._found, is_whole=is_whole)
         if self._run and base is not None and base not in self._reached:
             self._check_end(base, part)
+        return base
+
+    def _note_forgotten(self, model: Model, recorded: Recorded) -> None:
+        """A fresh start is right where there is nothing to go on from, and else a loss."""
+        if self._mind is None or len(self.restarts.forgotten) >= _MOST_REASONS:
+            return
+        for name, policy in self._mind.policies.items():
+            left = model.mind.policies[name].updates if name in model.mind.policies else 0
+            if left < policy.updates:
+                self.restarts.forgotten.append(
+                    f"{recorded}: the decider went on from no model, and of {policy.updates} lessons of {name} {left} "
+                    f"are left"
+                )
 
     def _check_end(self, digest: str, part: Part[Action]) -> None:
         """Whether the model that a run left is what its mind had become."""

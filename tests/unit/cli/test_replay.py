@@ -89,8 +89,8 @@ def test_json_is_one_document(path, capsys):
     assert document["agrees"] is True
     assert document["found"] == []
     assert document["models"]["verified"] > 0
-    assert document["restarts"] == {"verified": 3, "differ": 0, "not_verified": 0, "reasons": []}
-    assert document["orders"] == {"verified": 0, "differ": 0, "not_verified": 0, "reasons": []}
+    assert document["restarts"] == {"verified": 3, "differ": 0, "not_verified": 0, "reasons": [], "forgotten": []}
+    assert document["orders"] == {"verified": 0, "differ": 0, "not_verified": 0, "reasons": [], "forgotten": []}
 
 
 def test_a_restart_that_cannot_be_verified_is_said_and_is_no_difference(path, tmp_path, capsys):

@@ -176,6 +176,21 @@ def test_a_run_that_begins_fresh_is_verified_if_all_that_it_learned_is_there(fre
     report, found = fresh.replayed()
     assert found == []
     assert (report.restarts.verified, report.restarts.unverified) == (2, 0)
+    assert report.restarts.forgotten == []
+
+
+def test_a_run_that_begins_fresh_and_learns_nothing_again_is_verified_and_its_loss_is_told(tmp_path, monkeypatch):
+    async def none(self):
+        return []
+
+    monkeypatch.setattr(ModelStore, "digests", none)
+    tape = made(tmp_path, replace(RESTARTED, decider=msgspec.structs.replace(DECIDER, history=0)))
+    known = first_action(tape, 19).policy_updates
+    report, found = tape.replayed()
+    assert found == []
+    assert (report.restarts.verified, report.restarts.unverified) == (2, 0)
+    assert report.restarts.forgotten[0].startswith("cycle 20 of simulated")
+    assert f" {known} lessons of linucb 0 are left" in report.restarts.forgotten[0]
 
 
 def test_a_run_that_begins_fresh_is_not_verified_if_there_were_rewards_before(fresh):
