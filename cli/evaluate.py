@@ -55,7 +55,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         report = evaluate(log.logged(), log.targets(), seed=args.seed if args.seed is not None else _SEED)
     except ValueError as error:
-        raise TrimtabError(f"{args.recording}: {error}; record for longer, in mode active") from error
+        way_out = (
+            "`trimtab replay` tells which messages are not sound"
+            if log.has_rows
+            else "record for longer, in mode active"
+        )
+        raise TrimtabError(f"{args.recording}: {error}; {way_out}") from error
     _show(report, args.output)
     answered = [any(one.value is not None for one in judged.estimates) for judged in report.policies]
     return 0 if all(answered) else 1

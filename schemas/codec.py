@@ -67,7 +67,7 @@ def decode_on(subject: str, raw: bytes) -> AnyMessage:
     except ValueError as error:
         raise DecodeError(str(error)) from error
     if own != subject:
-        raise DecodeError(f"it calls itself a {kind_of(message)} of {message.node}, which belongs on {own}")
+        raise DecodeError(f"it is of kind {kind_of(message)} and of node {message.node}, which belongs on {own}")
     return message
 
 

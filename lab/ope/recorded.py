@@ -80,6 +80,11 @@ class LoggedRecording:
         for told in self._cycles.end():
             self._told(told)
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is a decision with a reward that can be judged."""
+        return bool(self._rows())
+
     def logged(self) -> Logged:
         """The log. Raises ValueError where it has no decision with a reward."""
         rows, arms, names = self._rows(), self._arms(), self._features()

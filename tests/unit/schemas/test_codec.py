@@ -3,8 +3,10 @@ import json
 import msgspec
 import pytest
 
-from schemas.codec import MAX_MESSAGE_BYTES, DecodeError, EncodeError, decode, decode_as, encode
+from schemas.codec import MAX_MESSAGE_BYTES, DecodeError, EncodeError, decode, decode_as, decode_on, encode
 from schemas.messages import Action, ClassState, Heartbeat, Latency, Reward, State, Verdict
+from schemas.subjects import KINDS as SPOKEN
+from schemas.subjects import subject, subject_of
 from tests.unit.schemas.test_recorded import KINDS, recorded
 
 IDENTITY = {"node": "node-1", "boot": "b", "cycle": 1, "at": 1}
@@ -184,3 +186,23 @@ def test_a_whole_number_that_no_float_can_hold_is_refused_where_it_is_read():
 def test_another_kind_than_expected_is_named():
     with pytest.raises(DecodeError, match="a Verdict where a Action was expected"):
         decode_as(recorded("verdict"), Action)
+
+
+# ---- what is said on a subject must belong there ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_message_is_read_on_its_own_subject_and_on_no_other(kind):
+    raw = recorded(kind)
+    message = decode(raw)
+    own = subject_of(message)
+    assert decode_on(own, raw) == message
+    foreign = {subject(other, message.node) for other in SPOKEN} | {subject_of(decode(changed(kind, node="other")))}
+    for other in (*sorted(foreign - {own}), f"{own}.more", own.replace("trimtab", "trimtabsim"), ""):
+        with pytest.raises(DecodeError, match=f"of node {message.node}, which belongs on {own}$"):
+            decode_on(other, raw)
+
+
+def test_a_node_whose_name_can_be_no_subject_is_an_error_of_the_message():
+    with pytest.raises(DecodeError, match="DNS-1123"):
+        decode_on("trimtab.v1.reward.x", changed("reward", node="a b"))
