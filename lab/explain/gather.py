@@ -20,6 +20,7 @@ Entries = Callable[[], Iterable[Entry]]
 
 LAST: Final = "last"
 _TOLD: Final = 3
+_IN_A_CYCLE: Final = ("state", "action", "verdict", "actuation", "reward")
 _NUMBER: Final = re.compile(r"(?:(?P<boot>[^/\s]{1,200})/)?(?P<cycle>\d{1,18})")
 
 
@@ -165,7 +166,7 @@ def gather(entries: Entries, wanted: CycleId) -> CycleMessages:
 
 class _Places:
     """Reads a node's messages, and knows of those that cannot be read which may be of the wanted cycle: those that say
-    so, and those that say nothing and stand between its neighbours' messages of their kind.
+    so, and those that say nothing and stand where its message of their kind would be, if that is missing.
     """
 
     def __init__(self, wanted: CycleId) -> None:
@@ -194,15 +195,26 @@ class _Places:
         except DecodeError as error:
             self._cannot_read(unread(entry, error), entry.payload)
             return None
-        kind = kind_of(message)
-        if _id_of(message) == self._wanted:
-            self._is_seen = True
-        elif not isinstance(message, Command) and not _is_way_back(message):
-            if not self._is_seen:
-                self._between.pop(kind, None)
-            elif message.boot != self._wanted.boot or message.cycle > self._wanted.cycle:
-                self._is_over.add(kind)
+        if not isinstance(message, Command) and not _is_way_back(message):
+            self._pass(message)
         return message
+
+    def _pass(self, message: AnyMessage) -> None:
+        """What came before the wanted cycle's first message can only be what comes before that in a cycle; with the
+        next cycle's, all but a reward, which may be late, has come.
+        """
+        kind = kind_of(message)
+        is_after = isinstance(message, State) and message.phase == "after"
+        if _id_of(message) == self._wanted:
+            place = len(_IN_A_CYCLE) - 1 if is_after else _IN_A_CYCLE.index(kind)
+            if not self._is_seen:
+                self._between = {one: found for one, found in self._between.items() if one in _IN_A_CYCLE[:place]}
+            self._is_seen = True
+        elif not self._is_seen:
+            self._between.pop(kind, None)
+        elif message.boot != self._wanted.boot or message.cycle > self._wanted.cycle:
+            is_first = kind == "state" and not is_after
+            self._is_over |= {kind} if is_first else {kind, *_IN_A_CYCLE[:-1]}
 
     def _cannot_read(self, what: Unread, payload: bytes) -> None:
         try:

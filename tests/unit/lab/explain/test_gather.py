@@ -145,6 +145,17 @@ def test_what_cannot_be_read_in_the_place_of_a_message_is_told(payload):
     assert unread_in(record, CYCLE._replace(cycle=3)) == {}
 
 
+def test_what_cannot_be_read_of_a_neighbour_is_not_in_the_place_of_what_is_missing():
+    """In the cycle that is meant none was sent, so none of that kind stands between."""
+    for neighbour in (1, 3):
+        record = Record()
+        for cycle in (1, 2, 3):
+            record.keep(builders.state(cycle=cycle), builders.action(cycle=cycle), builders.verdict(cycle=cycle))
+            if cycle == neighbour:
+                record.spoil(builders.actuation(cycle=cycle), b"{")
+        assert unread_in(record) == {}
+
+
 def test_a_message_on_a_subject_where_it_does_not_belong_is_told_and_not_believed():
     record = around(lambda record: record.spoil(builders.actuation(cycle=2), subject=subject("verdict", builders.NODE)))
     told = gather(lambda: record.items, CYCLE)
