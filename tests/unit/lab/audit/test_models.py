@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from lab.record.items import ModelCopy
+from schemas.messages import Trial
 from services.decider.core.words import not_obeyed, obeyed
 from tests.support import builders
 from tests.support.records import Record, at_of
@@ -99,7 +100,8 @@ def test_an_order_behind_the_last_one_obeyed_is_not_taken_for_it_and_an_older_on
 
 def test_an_order_that_stands_a_second_behind_what_it_led_to_is_found():
     one = order(seconds=4.0)
-    assert ids(Record(action(1), action(2, said(one)), one)) == ["bob-better"]
+    later = builders.verdict(cycle=2, at=at_of(2, 0.9))
+    assert ids(Record(action(1), action(2, said(one)), later, one)) == ["bob-better"]
 
 
 def test_an_action_that_tells_of_two_orders_has_an_event_for_each():
@@ -115,7 +117,8 @@ def test_an_action_that_tells_of_two_orders_has_an_event_for_each():
 def test_a_reason_that_speaks_like_another_order_is_a_reason():
     bob = order("bob", "undo", "careful")
     alice = order("alice", f"so; {said(bob)}")
-    assert ids(Record(action(1), bob, alice, action(2, said(alice)))) == [alice.id]
+    short = order("alice", "so")
+    assert ids(Record(action(1), bob, short, alice, action(2, said(alice)))) == [alice.id]
     assert ids(Record(action(1), bob, action(2, said(alice)))) == [None]
 
 
@@ -155,6 +158,26 @@ def test_where_the_action_that_told_of_it_is_lost_the_model_names_the_order():
         assert event.text.endswith(
             "by order of bob: undo" if found else "by an order, bob-undo: the record does not have that order"
         )
+
+
+def test_what_the_decider_says_counts_where_the_model_is_not_the_one_that_was_stored_for_it():
+    """It could not be stored: the model that is named is still the one from before, or the one that was ordered."""
+    stored = copy("order", order="another")
+    for one, before in ((order(), stored.digest), (order(model=stored.digest), OLD)):
+        record = Record()
+        record.items.append(stored)
+        record.keep(action(1, model=before), one, action(2, said(one), model=stored.digest))
+        assert ids(record)[-1] == "bob-better"
+
+
+def test_a_policy_that_was_promoted_by_a_trial_or_returns_unsaid_is_on_nobodys_order():
+    trial = Trial(challenger="bold", phase="watch", block=9, in_charge="bold", event="promoted")
+    record = Record(action(1, champion="main"), order(), action(2, champion="bold", trial=trial))
+    assert ids(record) == [None]
+    one = order()
+    record = Record(action(1, champion="main"), one, action(2, said(one), champion="bold"))
+    record.keep(action(3, champion="main", run="r2"), action(4, champion="bold", run="r2"))
+    assert ids(record) == ["bob-better", None, None]
 
 
 def test_a_checkpoint_is_on_nobodys_order():
