@@ -59,10 +59,13 @@ class Models:
         run, lessons = self._learned
         if not lessons or not self._origins.is_fresh(action.model, action.run):
             return f"the decider started anew (run {action.run}), from model {model}"
-        return (
-            f"the decider began anew without what was learned (run {action.run}): model {model} comes of none before "
-            f"it, though run {run} had learned from {lessons} rewards; it knows of {action.policy_updates} now"
-        )
+        knows = action.policy_updates
+        came = f"model {model} comes of none before it, though run {run} had learned from {lessons} rewards"
+        if knows >= lessons:
+            return (
+                f"the decider began anew and learned again (run {action.run}): {came}; of the stream's it knows {knows}"
+            )
+        return f"the decider began anew without what was learned (run {action.run}): {came}; it knows of {knows} now"
 
     # ---- on whose order ----
 

@@ -191,11 +191,11 @@ def test_a_checkpoint_is_on_nobodys_order():
 # ---- what it began without ----
 
 
-def started(parent=None, lessons=22, has_copy=True, run="r2", between=()):
+def started(parent=None, lessons=22, has_copy=True, run="r2", between=(), knows=1):
     begun = copy("start", run, parent=parent)
     record = Record(action(1, policy_updates=lessons))
     record.items += [*between, *([begun] if has_copy else [])]
-    record.keep(action(2, run="r2", model=begun.digest, policy_updates=1))
+    record.keep(action(2, run="r2", model=begun.digest, policy_updates=knows))
     (event,) = of_kind(record, "model")
     return event.text, begun.digest[:12]
 
@@ -217,6 +217,13 @@ def test_a_start_that_goes_on_or_of_which_that_is_not_known_has_the_plain_words(
 def test_a_start_that_stored_more_than_one_model_is_followed_to_its_first():
     first = copy("checkpoint", "r2")
     assert "without what was learned" in started(parent=first.digest, between=[first])[0]
+
+
+@pytest.mark.parametrize(("knows", "said_so"), [(21, "without what was learned"), (22, "and learned again")])
+def test_a_start_from_nothing_that_learned_the_streams_rewards_again_has_not_lost_them(knows, said_so):
+    text, model = started(knows=knows)
+    assert text.startswith(f"the decider began anew {said_so} (run r2): model {model} comes of none before it, though")
+    assert text.endswith("it knows of 21 now" if knows < 22 else "; of the stream's it knows 22")
 
 
 def test_a_decider_that_has_no_store_began_with_nothing():
