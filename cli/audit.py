@@ -8,14 +8,15 @@ from typing import Final
 
 import msgspec
 
+from cli.losses import losses_said
 from cli.recordings import add_record_flags, open_record
 from cli.times import moment_ns
 from lab.audit.answer import InForce, in_force
 from lab.audit.events import Event
 from lab.audit.lines import answer_branch, branch_of
-from lab.audit.select import asked_for, uids_of
+from lab.audit.select import asked_for, some_of, uids_of
 from lab.audit.timeline import Timeline
-from lab.explain.moments import is_moment, moment_of
+from lab.explain.moments import at_text, is_moment, moment_of
 from lab.explain.tree import draw
 from runtime.errors import ConfigError, TrimtabError
 
@@ -42,16 +43,21 @@ def run(args: argparse.Namespace) -> int:
     ago = args.since if args.since is not None and not is_moment(args.since) else None
     timeline = Timeline(args.node)
     events: list[Event] = []
-    with open_record(args, "audit", since=ago) as record:
-        for entry in record.recording.items():
+    with open_record(args, "audit", since=ago) as record, losses_said(record, args, "audit") as losses:
+        for entry in losses.through(record.recording.items()):
             events += timeline.take(entry)
         events += timeline.end()
+    if args.node is not None and args.node not in timeline.names:
+        raise TrimtabError(f"flag --node: the record has no node {args.node}; it has {some_of(timeline.names)}")
     first_seen = list(timeline.first_seen.values())
     uids = uids_of(args.pod, [*first_seen, *events]) if args.pod is not None else None
     if args.at is None:
         since_ns, until_ns = (
             _edge(text, timeline.newest_ns, flag) for text, flag in ((args.since, "--since"), (args.until, "--until"))
         )
+        if since_ns is not None and until_ns is not None and until_ns <= since_ns:
+            order = f"{at_text(until_ns)} is not after --since {at_text(since_ns)}"
+            raise ConfigError(f"flag --until: {order}; swap them, or write the day, too")
         _show(asked_for(events, uids, since_ns, until_ns), args.output)
         return 0
     moment = moment_of(args.at, timeline.newest_ns, "--at")

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from cli.losses import losses_said
 from cli.order_view import printable, show_rows
 from cli.recordings import add_record_flags, open_record
 from lab.compare import OnNode, OverNodes, compare, over_nodes
@@ -36,16 +37,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Shows; TrimtabError if there is nothing to compare."""
-    with open_record(args, "compare", since=args.since or _READ) as record:
-        nodes = compare(messages_of(record.recording.items(), args.node))
+    with (
+        open_record(args, "compare", since=args.since or _READ) as record,
+        losses_said(record, args, "compare") as losses,
+    ):
+        nodes = compare(messages_of(losses.through(record.recording.items()), args.node))
     if not nodes:
         raise TrimtabError("no action is recorded there; start a decider (trimtab up), or name another --node")
-    show_comparison(nodes, args.output)
+    show_comparison(nodes, args.output, losses.told)
     return 0
 
 
 def messages_of(items: Iterable[object], node: str | None) -> Iterator[AnyMessage]:
-    """Actions and rewards of one node, or of all. What cannot be read is left out: `trimtab replay` tells of it."""
+    """Actions and rewards of one node, or of all. What cannot be read is left out: it is said among what is lost."""
     for item in items:
         if not isinstance(item, Stored) or item.stream != AUDIT:
             continue
@@ -57,13 +61,17 @@ def messages_of(items: Iterable[object], node: str | None) -> Iterator[AnyMessag
             yield message
 
 
-def show_comparison(nodes: Mapping[str, OnNode], output: str) -> None:
-    """A table by node and policy, below it what is told of trials and of what happened; or all of it as JSON."""
+def show_comparison(nodes: Mapping[str, OnNode], output: str, lost: Sequence[str] = ()) -> None:
+    """A table by node and policy, below it what is told of trials and of what happened; or all of it as JSON, with what
+    of the record is `lost`.
+    """
     across = over_nodes(nodes)
     if output != "table":
         rows = [_whole(name, node) for name, node in sorted(nodes.items())]
         if across is not None:
             rows.append({"over_nodes": asdict(across)})
+        if lost:
+            rows.append({"lost": list(lost)})
         show_rows(rows, output, ())
         return
     show_rows([row for name, node in sorted(nodes.items()) for row in _rows(name, node)], "table", _COLUMNS)

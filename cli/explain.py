@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
+from cli.losses import losses_said
 from cli.recordings import Record, add_record_flags, open_record
 from lab.explain.cycle import Known, cycle_told
 from lab.explain.gather import find_cycle, gather
 from lab.explain.lines import tree_of
+from lab.explain.losses import Losses
 from lab.explain.minds import mind_before
 from lab.explain.settings import guard_settings, rewarder_settings
 from lab.explain.told import CycleTold
@@ -38,8 +40,11 @@ def run(args: argparse.Namespace) -> int:
         if not wanted.isdigit():
             raise ConfigError(f"flag --boot: it goes with a cycle's number, not with {wanted!r}")
         wanted = f"{args.boot}/{wanted}"
-    with open_record(args, "explain", since=args.since) as record:
-        told = _explain(record, wanted, args.node)
+    with (
+        open_record(args, "explain", since=args.since) as record,
+        losses_said(record, args, "explain") as losses,
+    ):
+        told = _explain(record, wanted, args.node, losses)
     if args.output == "json":
         print(msgspec.json.format(msgspec.json.encode(told)).decode())
         return 0
@@ -49,11 +54,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _explain(record: Record, wanted: str, node: str | None) -> CycleTold:
+def _explain(record: Record, wanted: str, node: str | None, losses: Losses) -> CycleTold:
     recording = record.recording
-    cycle = find_cycle(recording.items, wanted, node)
+    cycle = find_cycle(lambda: losses.through(recording.items()), wanted, node)
     messages = gather(recording.items, cycle)
     mind, library = mind_before(recording.header, recording.items, cycle, [record.own])
-    return cycle_told(
+    told = cycle_told(
         messages, Known(mind, guard_settings(library, messages.verdict), rewarder_settings(library, messages.reward))
     )
+    return msgspec.structs.replace(told, lost=losses.told)

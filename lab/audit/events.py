@@ -4,7 +4,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from schemas.messages import Weights
+from lab.explain.moments import at_text
+from schemas.messages import AnyMessage, Command, Weights
 
 Kind: TypeAlias = Literal["change", "foreign", "unexplained", "order", "mode", "model", "trial", "gap"]
 
@@ -86,3 +87,23 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     after: int | None = None
     outcome: str | None = None
     cause: Cause | None = None
+
+
+def event_of(kind: Kind, of: AnyMessage, text: str, stretch: int, *, cause: Cause | None = None) -> Event:
+    """An event of no pod, in the place and at the time of a message."""
+    return Event(
+        kind=kind,
+        at=at_text(of.at),
+        at_ns=of.at,
+        node=of.node,
+        boot=of.boot,
+        cycle=of.cycle,
+        text=text,
+        stretch=stretch,
+        cause=cause,
+    )
+
+
+def by_command(order: Command) -> ByCommand:
+    """An order as a cause."""
+    return ByCommand(verb=order.verb, by=order.by, reason=order.reason, id=order.id, mode=order.mode)

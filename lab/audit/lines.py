@@ -52,7 +52,11 @@ def _decided(cause: ByAction) -> str:
     name = cause.policy if cause.policy == cause.in_charge else f"{cause.in_charge} ({cause.policy})"
     if cause.in_charge != cause.champion:
         name += f", in charge here by a trial (champion: {cause.champion})"
-    propensity = f", propensity {cause.propensity:.4f}" if cause.propensity is not None else ""
+    propensity = ""
+    if cause.propensity is not None:
+        propensity = f", propensity {cause.propensity:.4f}"
+    elif cause.outcome is not None:
+        propensity = f", without a propensity as the guard said {cause.outcome}"
     why = f": {cause.why}" if cause.why else ""
     return f"on the word of policy {name}, which {how} {cause.arm}{propensity}{why}"
 

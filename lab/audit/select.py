@@ -1,6 +1,6 @@
 """Which events are asked for: of one pod, of a stretch of time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from lab.audit.events import Event
 from runtime.errors import TrimtabError
@@ -22,9 +22,14 @@ def uids_of(wanted: str, events: Iterable[Event]) -> frozenset[str]:
         if wanted in (event.uid, event.pod, name, event.group, event.group.rpartition("/")[2]):
             found.add(event.uid)
     if not found:
-        known = ", ".join(list(names)[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-        raise TrimtabError(f"flag --pod: the record has no pod {wanted}; it has {known or 'none at all'}")
+        raise TrimtabError(f"flag --pod: the record has no pod {wanted}; it has {some_of(names)}")
     return frozenset(found)
+
+
+def some_of(names: Collection[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(list(names)[:_NAMED]) + more or "none at all"
 
 
 def asked_for(

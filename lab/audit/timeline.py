@@ -1,7 +1,8 @@
 """The record as events: each entry in, the events that it makes out. Pure, and bounded whatever comes.
 
 Order is that of the record, which is that of the streams' sequences; a clock that is set back reorders nothing. Who
-changed a weight is found by boot and cycle, and for orders by their words.
+changed a weight is found by boot and cycle, and for orders by their words. Entries are held back for a moment, since an
+order may stand a little behind what it led to.
 """
 
 from collections import OrderedDict, deque
@@ -11,25 +12,42 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from lab.audit.events import ByAction, ByCommand, ByItself, ByOther, Cause, Event, Kind
+from lab.audit.events import ByAction, ByItself, ByOther, Cause, Event, Kind, by_command, event_of
+from lab.audit.models import Models
+from lab.audit.orders import Place
+from lab.audit.origins import Origins
 from lab.explain.gather import gap_text
 from lab.explain.moments import at_text
-from lab.record.items import Damage, Entry, Gap, Stored
+from lab.explain.unread import Unread, unread
+from lab.record.items import Damage, Entry, Gap, ModelCopy, Stored
+from runtime.streams import ORDERS
 from schemas.codec import DecodeError, decode_on
 from schemas.messages import Action, Actuation, AnyMessage, Command, Heartbeat, PodWrite, State, Verdict
-from services.decider.core.words import obeyed
 
 M = TypeVar("M", bound=AnyMessage)
 
 _CYCLES: Final = 256
 _ORDERS: Final = 256
 _PODS: Final = 20_000
+_NODES: Final = 10_000
+_TOLD: Final = 3
+
+_BEHIND_NS: Final = 2 * 10**9
+"""How long entries are held back: two streams may be a second apart in a record (docs/recording.md)."""
+
+_HELD: Final = 4096
+"""Entries that are held back at most."""
+
+_NO_ORDER: Final = "no order in the record says so"
 _RECOVERED: Final = "no message tells of it: somebody else, or an actuator that restored after a crash, without a bus"
 
 
 @dataclass
 class _Pod:
-    """What is known of one pod: its weight by the last word on it, and another one that was seen once."""
+    """What is known of one pod: its weight by the last word on it, and another one that was seen once.
+
+    Since it was `confirmed`, seen twice in a row with that weight, something was lost, or `unread` could not be read.
+    """
 
     uid: str
     name: str
@@ -37,23 +55,36 @@ class _Pod:
     weight: int | None = None
     sighted: tuple[int, State] | None = None
     was_lost: bool = False
+    unread: str | None = None
+    confirmed: int = 0
+
+    def hold(self, weight: int | None) -> None:
+        """It has this weight for certain."""
+        self.weight, self.sighted, self.was_lost, self.unread, self.confirmed = weight, None, False, None, 0
+
+    def doubt(self, *, was_lost: bool = False, unread: str | None = None) -> None:
+        """Something that may have told of it is not known."""
+        self.was_lost, self.unread, self.confirmed = self.was_lost or was_lost, self.unread or unread, 0
 
 
 @dataclass
 class _Node:
+    models: Models
     actions: OrderedDict[tuple[str, int], Action] = field(default_factory=OrderedDict)
     verdicts: OrderedDict[tuple[str, int], Verdict] = field(default_factory=OrderedDict)
     orders: deque[Command] = field(default_factory=lambda: deque(maxlen=_ORDERS))
     pods: OrderedDict[str, _Pod] = field(default_factory=OrderedDict)
     mode: str | None = None
-    model: tuple[str, str, str] | None = None
+    last: AnyMessage | None = None
+    lacks_orders: str | None = None
     stretch: int = 0
     state_at: int = 0
 
 
 class Timeline:
     """Fed with a record's entries in their order. `node` leaves others out. `spans` has, by node, of each stretch of
-    rising times the first and the last; `first_seen` each pod's first weight; `newest_ns` is the last time of all.
+    rising times the first and the last; `first_seen` each pod's first weight; `newest_ns` is the last time of all;
+    `names` are the nodes that the record tells of, also those that are left out.
     """
 
     def __init__(self, node: str | None = None) -> None:
@@ -61,32 +92,117 @@ class Timeline:
         self._nodes: dict[str, _Node] = {}
         self._last: dict[str, AnyMessage] = {}
         self._lost: dict[str, list[str]] = {}
+        self._unread: dict[str, list[Unread]] = {}
+        self._unread_more: dict[str, int] = {}
+        self._origins = Origins()
+        self._held: deque[tuple[int, Entry]] = deque()
+        self._taken = 0
+        self._stored_ns = 0
         self.spans: dict[str, list[tuple[int, int]]] = {}
         self.first_seen: dict[tuple[str, str], Event] = {}
         self.newest_ns = 0
+        self.names: dict[str, None] = {}
 
     def take(self, entry: Entry) -> Iterator[Event]:
-        """The events that one more entry makes."""
+        """The events that are known with one more entry."""
+        self._taken += 1
+        if isinstance(entry, Stored):
+            self._stored_ns = max(self._stored_ns, entry.stored_ns)
+            if entry.stream == ORDERS:
+                self._hear(entry)
+        self._held.append((self._taken, entry))
+        while self._held and (len(self._held) > _HELD or self._is_past(self._held[0][1])):
+            yield from self._tell(*self._held.popleft())
+
+    def end(self) -> Iterator[Event]:
+        """The rest; and the gaps behind which nothing came."""
+        while self._held:
+            yield from self._tell(*self._held.popleft())
+        for stream in list(self._lost):
+            yield from self._gaps(stream, None)
+        for name in list(self._unread):
+            yield from self._unreadable(name, None)
+
+    def _is_past(self, entry: Entry) -> bool:
+        return not isinstance(entry, Stored) or entry.stored_ns < self._stored_ns - _BEHIND_NS
+
+    def _hear(self, entry: Stored) -> None:
+        """An order of a model, before its turn."""
+        try:
+            message = decode_on(entry.subject, entry.payload)
+        except DecodeError:
+            return
+        if isinstance(message, Command) and message.verb == "model" and self._only in (None, message.node):
+            self._node(message.node).models.orders.give(message, Place(self._taken, entry.stored_ns))
+
+    def _node(self, name: str) -> _Node:
+        return self._nodes.setdefault(name, _Node(Models(self._origins)))
+
+    def _tell(self, index: int, entry: Entry) -> Iterator[Event]:
         if isinstance(entry, Gap):
             self._lost.setdefault(entry.stream, []).append(gap_text(entry))
         elif isinstance(entry, Damage):
             if entry.kind != "unclosed":
                 self._lost.setdefault(next(iter(entry.after), ""), []).append(gap_text(entry))
+        elif isinstance(entry, ModelCopy):
+            self._origins.take(entry)
         elif isinstance(entry, Stored):
             try:
                 message = decode_on(entry.subject, entry.payload)
-            except DecodeError:
+            except DecodeError as error:
+                self._cannot_read(unread(entry, error))
                 return
-            if self._only in (None, message.node) and not isinstance(message, Heartbeat):
+            if isinstance(message, Heartbeat):
+                return
+            self._name(message.node)
+            if self._only in (None, message.node):
                 yield from self._gaps(entry.stream, message)
-                yield from self._message(message)
+                yield from self._unreadable(message.node, message)
+                yield from self._message(message, Place(index, entry.stored_ns))
                 self.newest_ns = max(self.newest_ns, message.at)
                 self._last[entry.stream] = message
 
-    def end(self) -> Iterator[Event]:
-        """The gaps behind which nothing came."""
-        for stream in list(self._lost):
-            yield from self._gaps(stream, None)
+    def _name(self, node: str) -> None:
+        if len(self.names) < _NODES:
+            self.names[node] = None
+
+    # ---- what cannot be read ----
+
+    def _cannot_read(self, what: Unread) -> None:
+        """It is told with what comes next of its node, and leaves the weights of that in doubt."""
+        if what.node:
+            self._name(what.node)
+        if self._only not in (None, what.node):
+            return
+        told = self._unread.setdefault(what.node, [])
+        if len(told) < _TOLD:
+            told.append(what)
+        else:
+            self._unread_more[what.node] = self._unread_more.get(what.node, 0) + 1
+        for name, node in self._nodes.items():
+            if what.node not in ("", name):
+                continue
+            if what.kind == "command":
+                node.lacks_orders = what.place
+            for pod in node.pods.values():
+                pod.doubt(unread=what.place)
+
+    def _unreadable(self, name: str, message: AnyMessage | None) -> Iterator[Event]:
+        """What could not be read of a node, or of none, before this message of it or, without one, up to the end."""
+        for whose in dict.fromkeys((name, "")) if message is not None else (name,):
+            found, more = self._unread.pop(whose, []), self._unread_more.pop(whose, 0)
+            if not found:
+                continue
+            text = "; ".join(str(what) for what in found) + (f"; and {more} more cannot be read" if more else "")
+            node = self._nodes.get(name)
+            before = node.last if node is not None else None
+            near = message or before
+            if near is not None:
+                gap = event_of("gap", near, text, node.stretch if node is not None else 0)
+            else:
+                at_ns = found[-1].stored_ns
+                gap = Event(kind="gap", at=at_text(at_ns), at_ns=at_ns, node=name, boot="", cycle=0, text=text)
+            yield msgspec.structs.replace(gap, from_ns=before.at if before is not None else None)
 
     # ---- what is lost ----
 
@@ -105,22 +221,27 @@ class Timeline:
             return
         text = f"nothing is known {since}: {'; '.join(lost)}"
         stretch = self._nodes[near.node].stretch if near.node in self._nodes else 0
-        gap = _event("gap", near, text, stretch)
+        gap = event_of("gap", near, text, stretch)
         yield msgspec.structs.replace(gap, from_ns=before.at if before is not None else None)
         for node in self._nodes.values():
             for pod in node.pods.values():
-                pod.was_lost, pod.sighted = True, None
+                pod.doubt(was_lost=True)
+                pod.sighted = None
 
     # ---- messages ----
 
-    def _message(self, message: AnyMessage) -> Iterator[Event]:
-        node = self._nodes.setdefault(message.node, _Node())
+    def _message(self, message: AnyMessage, place: Place) -> Iterator[Event]:
+        node = self._node(message.node)
+        node.last = message
         key = (message.boot, message.cycle)
         if isinstance(message, State):
             yield from self._state(node, message)
         elif isinstance(message, Action):
             _remember(node.actions, key, message)
-            yield from _model_events(node, message)
+            yield from node.models.take(message, place, node.stretch)
+            if message.trial is not None and message.trial.event is not None:
+                text = f"trial of {message.trial.challenger}: {message.trial.event}"
+                yield event_of("trial", message, text, node.stretch)
         elif isinstance(message, Verdict):
             _remember(node.verdicts, key, message)
             yield from _mode_events(node, message)
@@ -152,45 +273,23 @@ class Timeline:
             text = f"{pod.name}: first seen, with weight {weight}"
             self.first_seen.setdefault((state.node, pod.uid), _pod_event("change", state, pod, text, node.stretch))
         if weight == pod.weight:
-            pod.sighted, pod.was_lost = None, False
+            pod.sighted, pod.confirmed = None, pod.confirmed + 1
+            if pod.confirmed > 1:
+                pod.hold(weight)
             return
+        pod.confirmed = 0
         if pod.sighted is None or pod.sighted[0] != weight:
             pod.sighted = (weight, state)
             return
         first = pod.sighted[1]
         reason = "it changed while nothing is known" if pod.was_lost else _RECOVERED
+        if pod.unread is not None:
+            reason = f"{_may_tell(pod.unread)}; if it does not, {reason}"
         text = f"{pod.name}: {pod.weight} → {weight}, found so: {reason}"
         yield _pod_event(
             "unexplained", first, pod, text, node.stretch, before=pod.weight, after=weight, cause=ByOther(reason=reason)
         )
-        pod.weight, pod.sighted, pod.was_lost = weight, None, False
-
-
-def _model_events(node: _Node, action: Action) -> Iterator[Event]:
-    champion = action.champion or action.policy
-    last, node.model = node.model, (action.run, action.model, champion)
-    model = action.model[:12] or "none stored"
-    told = []
-    if last is not None and last[0] != action.run:
-        told.append(f"the decider started anew (run {action.run}), from model {model}")
-    elif last is not None and last[1] != action.model:
-        told.append(f"the decider goes on from model {model}")
-    if last is not None and last[2] != champion:
-        told.append(f"policy {champion} is in charge instead of {last[2]}")
-    if action.event is not None:
-        told.append(action.event)
-    if told:
-        order = None
-        if last is not None and last[1:] != node.model[1:]:
-            new = {word for word in node.model[1:] if word and word not in last}
-            order = next((o for o in reversed(node.orders) if o.verb == "model" and o.model in new), None)
-        words = f"{obeyed(order.model, order.by)}{order.reason}" if order is not None else ""
-        if order is not None and words not in (action.event or ""):
-            told.append(f"by order of {order.by}: {order.reason}")
-        cause = _by_command(order) if order is not None else None
-        yield _event("model", action, "; ".join(told), node.stretch, cause=cause)
-    if action.trial is not None and action.trial.event is not None:
-        yield _event("trial", action, f"trial of {action.trial.challenger}: {action.trial.event}", node.stretch)
+        pod.hold(weight)
 
 
 def _mode_events(node: _Node, verdict: Verdict) -> Iterator[Event]:
@@ -198,16 +297,16 @@ def _mode_events(node: _Node, verdict: Verdict) -> Iterator[Event]:
     if last is None or last == verdict.mode:
         return
     order = next((o for o in reversed(node.orders) if o.verb == "mode" and o.mode == verdict.mode), None)
-    who = f"by order of {order.by}: {order.reason}" if order is not None else "no order in the record says so"
-    cause = _by_command(order) if order is not None else None
-    yield _event("mode", verdict, f"mode {last} → {verdict.mode}, {who}", node.stretch, cause=cause)
+    who = f"by order of {order.by}: {order.reason}" if order is not None else _no_order(node)
+    cause = by_command(order) if order is not None else None
+    yield event_of("mode", verdict, f"mode {last} → {verdict.mode}, {who}", node.stretch, cause=cause)
 
 
 def _order_event(order: Command, stretch: int) -> Event:
     what = " ".join(word for word in (order.verb, order.mode, (order.model or "")[:12]) if word)
     named = f" (id {order.id})" if order.id else ""
     text = f"order: {what} by {order.by}: {order.reason}{named}"
-    return _event("order", order, text, stretch, cause=_by_command(order))
+    return event_of("order", order, text, stretch, cause=by_command(order))
 
 
 def _changes(node: _Node, actuation: Actuation) -> Iterator[Event]:
@@ -219,7 +318,8 @@ def _changes(node: _Node, actuation: Actuation) -> Iterator[Event]:
             yield from _foreign(node, actuation, pod, write)
         if write.result != "applied":
             continue
-        before, pod.weight, pod.sighted, pod.was_lost = write.before, write.after, None, False
+        before = write.before
+        pod.hold(write.after)
         if before == write.after:
             continue
         text = f"{pod.name}: {_shown(before)} → {_shown(write.after)}, {actuation.outcome.replace('_', ' ')}"
@@ -244,6 +344,8 @@ def _foreign(node: _Node, actuation: Actuation, pod: _Pod, write: PodWrite) -> I
         return  # told already, when it was seen
     before = write.wanted if is_at_once else pod.weight
     reason = "it was replaced as we wrote" if is_at_once else "found in the place of ours at the next write"
+    if pod.unread is not None and not is_at_once:
+        reason += f", but {_may_tell(pod.unread)}"
     text = f"{pod.name}: {_shown(before)} → {found}, by somebody else: {reason}"
     pod.weight, pod.sighted = found, None
     yield _pod_event(
@@ -255,12 +357,12 @@ def _cause(node: _Node, actuation: Actuation) -> Cause:
     key = (actuation.boot, actuation.cycle)
     if actuation.outcome == "rolled_back":
         order = next((o for o in reversed(node.orders) if o.verb == "rollback" and (o.boot, o.cycle) == key), None)
-        reason = actuation.reason or "no order in the record says so"
-        return _by_command(order) if order is not None else ByItself(reason=reason)
+        reason = actuation.reason or _no_order(node)
+        return by_command(order) if order is not None else ByItself(reason=reason)
     if actuation.outcome == "restored":
         reason = actuation.reason or actuation.rule or "restored"
         order = next((o for o in reversed(node.orders) if _led_to(o, reason)), None)
-        return _by_command(order) if order is not None else ByItself(reason=reason)
+        return by_command(order) if order is not None else ByItself(reason=reason)
     action, verdict = node.actions.get(key), node.verdicts.get(key)
     return ByAction(
         policy=action.policy if action else None,
@@ -288,8 +390,12 @@ def _led_to(order: Command, reason: str) -> bool:
     return words in reason or (order.verb == "mode" and reason == f"the guard's mode is {order.mode}")
 
 
-def _by_command(order: Command) -> ByCommand:
-    return ByCommand(verb=order.verb, by=order.by, reason=order.reason, id=order.id, mode=order.mode)
+def _no_order(node: _Node) -> str:
+    return _NO_ORDER + (f", but {_may_tell(node.lacks_orders)}" if node.lacks_orders is not None else "")
+
+
+def _may_tell(place: str) -> str:
+    return f"{place}, which cannot be read, may tell of it"
 
 
 def _pod(node: _Node, uid: str, name: str, group: str) -> _Pod:
@@ -314,20 +420,6 @@ def _shown(weight: int | None) -> str:
     return "?" if weight is None else str(weight)
 
 
-def _event(kind: Kind, of: AnyMessage, text: str, stretch: int, *, cause: Cause | None = None) -> Event:
-    return Event(
-        kind=kind,
-        at=at_text(of.at),
-        at_ns=of.at,
-        node=of.node,
-        boot=of.boot,
-        cycle=of.cycle,
-        text=text,
-        stretch=stretch,
-        cause=cause,
-    )
-
-
 def _pod_event(
     kind: Kind,
     of: AnyMessage,
@@ -341,7 +433,7 @@ def _pod_event(
     cause: Cause | None = None,
 ) -> Event:
     return msgspec.structs.replace(
-        _event(kind, of, text, stretch, cause=cause),
+        event_of(kind, of, text, stretch, cause=cause),
         pod=pod.name,
         uid=pod.uid,
         group=pod.group,

@@ -44,6 +44,7 @@ def cycle_told(messages: CycleMessages, known: Known) -> CycleTold:
         undone=tuple(_written_told(actuation) for actuation in messages.undone),
         commands=messages.commands,
         missing=messages.gaps,
+        unread=dict(messages.unread),
     )
 
 

@@ -7,15 +7,20 @@ from typing import Final, NamedTuple
 import msgspec
 
 from lab.explain.moments import is_moment, moment_of
+from lab.explain.unread import Unread, unread
 from lab.record.items import Damage, Entry, Gap, Stored
+from lab.replay.cycles import WAYS_BACK
 from runtime.errors import ConfigError, TrimtabError
 from schemas.codec import DecodeError, decode_on
 from schemas.messages import Action, Actuation, AnyMessage, Command, Reward, State, Verdict
+from schemas.subjects import KINDS, kind_of, subject
 
 Entries = Callable[[], Iterable[Entry]]
 """A record that can be read more than once."""
 
 LAST: Final = "last"
+_TOLD: Final = 3
+_IN_A_CYCLE: Final = ("state", "action", "verdict", "actuation", "reward")
 _NUMBER: Final = re.compile(r"(?:(?P<boot>[^/\s]{1,200})/)?(?P<cycle>\d{1,18})")
 
 
@@ -43,7 +48,8 @@ class CycleId(NamedTuple):
 
 class CycleMessages(msgspec.Struct, frozen=True, kw_only=True):
     """The messages of one cycle, as far as the record has them, in its order. `actuation` is the cycle's own;
-    `undone` are what came of it later: rolled back, restored. `gaps` are what is missing among them, in words.
+    `undone` are what came of it later: rolled back, restored. `gaps` are what is missing among them, in words; `unread`
+    what stands where a message of a kind would be, and cannot be read.
     """
 
     id: CycleId
@@ -56,6 +62,7 @@ class CycleMessages(msgspec.Struct, frozen=True, kw_only=True):
     undone: tuple[Actuation, ...] = ()
     commands: tuple[Command, ...] = ()
     gaps: tuple[str, ...] = ()
+    unread: dict[str, tuple[str, ...]] = {}
 
 
 def find_cycle(entries: Entries, wanted: str, node: str | None = None) -> CycleId:
@@ -116,7 +123,7 @@ def _not_there(wanted: str, cycles: list[CycleId], number: re.Match[str] | None)
 
 def gather(entries: Entries, wanted: CycleId) -> CycleMessages:
     """All messages of a cycle. A second one of a kind, which only a forger sends, is left out: the first one counts."""
-    mark = b'"cycle":%d,' % wanted.cycle
+    places = _Places(wanted)
     firsts: dict[str, AnyMessage] = {}
     undone: list[Actuation] = []
     commands: list[Command] = []
@@ -127,19 +134,14 @@ def gather(entries: Entries, wanted: CycleId) -> CycleMessages:
             if firsts:
                 pending.append(gap_text(entry))
             continue
-        if not isinstance(entry, Stored) or mark not in entry.payload:
-            continue
-        try:
-            message = decode_on(entry.subject, entry.payload)
-        except DecodeError:
-            continue
-        if CycleId(message.node, message.boot, message.cycle) != wanted:
+        message = places.take(entry) if isinstance(entry, Stored) else None
+        if message is None or _id_of(message) != wanted:
             continue
         gaps += pending
         pending = []
         if isinstance(message, Command):
             commands.append(message)
-        elif isinstance(message, Actuation) and message.outcome in ("rolled_back", "restored"):
+        elif isinstance(message, Actuation) and message.outcome in WAYS_BACK:
             undone.append(message)
         elif isinstance(message, State):
             firsts.setdefault(message.phase, message)
@@ -158,7 +160,81 @@ def gather(entries: Entries, wanted: CycleId) -> CycleMessages:
         undone=tuple(undone),
         commands=tuple(commands),
         gaps=tuple(gaps),
+        unread=places.unread,
     )
+
+
+class _Places:
+    """Reads a node's messages, and knows of those that cannot be read which may be of the wanted cycle: those that say
+    so, and those that say nothing and stand where its message of their kind would be, if that is missing.
+    """
+
+    def __init__(self, wanted: CycleId) -> None:
+        self._wanted = wanted
+        self._subjects = frozenset(subject(kind, wanted.node) for kind in KINDS)
+        self._is_seen = False
+        self._is_over: set[str] = set()
+        self._saying: dict[str, list[Unread]] = {}
+        self._between: dict[str, list[Unread]] = {}
+
+    @property
+    def unread(self) -> dict[str, tuple[str, ...]]:
+        """The first of them, by kind."""
+        kinds = [kind for kind in KINDS if kind in self._saying or self._between.get(kind)]
+        return {
+            kind: tuple(str(what) for what in (*self._saying.get(kind, ()), *self._between.get(kind, ())))[:_TOLD]
+            for kind in kinds
+        }
+
+    def take(self, entry: Stored) -> AnyMessage | None:
+        """The message, if it is the node's and can be read."""
+        if entry.subject not in self._subjects:
+            return None
+        try:
+            message = decode_on(entry.subject, entry.payload)
+        except DecodeError as error:
+            self._cannot_read(unread(entry, error), entry.payload)
+            return None
+        if not isinstance(message, Command) and not _is_way_back(message):
+            self._pass(message)
+        return message
+
+    def _pass(self, message: AnyMessage) -> None:
+        """What came before the wanted cycle's first message can only be what comes before that in a cycle; with the
+        next cycle's, all but a reward, which may be late, has come.
+        """
+        kind = kind_of(message)
+        is_after = isinstance(message, State) and message.phase == "after"
+        if _id_of(message) == self._wanted:
+            place = len(_IN_A_CYCLE) - 1 if is_after else _IN_A_CYCLE.index(kind)
+            if not self._is_seen:
+                self._between = {one: found for one, found in self._between.items() if one in _IN_A_CYCLE[:place]}
+            self._is_seen = True
+        elif not self._is_seen:
+            self._between.pop(kind, None)
+        elif message.boot != self._wanted.boot or message.cycle > self._wanted.cycle:
+            is_first = kind == "state" and not is_after
+            self._is_over |= {kind} if is_first else {kind, *_IN_A_CYCLE[:-1]}
+
+    def _cannot_read(self, what: Unread, payload: bytes) -> None:
+        try:
+            head = _head.decode(payload)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            head = _Head()
+        if head.node == self._wanted.node and head.boot:
+            if (head.boot, head.cycle) == self._wanted[1:]:
+                for kind in {what.kind, head.type}:
+                    self._saying.setdefault(kind, []).append(what)
+        elif what.kind not in self._is_over:
+            self._between[what.kind] = [*self._between.get(what.kind, []), what][-_TOLD:]
+
+
+def _id_of(message: AnyMessage) -> CycleId:
+    return CycleId(message.node, message.boot, message.cycle)
+
+
+def _is_way_back(message: AnyMessage) -> bool:
+    return isinstance(message, Actuation) and message.outcome in WAYS_BACK
 
 
 def gap_text(gap: Gap | Damage) -> str:
@@ -179,5 +255,13 @@ def _heads(entries: Iterable[Entry], node: str | None) -> Iterable[_Head]:
             head = _head.decode(entry.payload)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             continue
-        if node in (None, head.node) and head.type != "heartbeat":
+        if node in (None, head.node) and _is_in_its_place(head, entry.subject):
             yield head
+
+
+def _is_in_its_place(head: _Head, place: str) -> bool:
+    """Whether it is on the subject that it belongs on: what is not is not believed, of whom it says it is."""
+    try:
+        return subject(head.type, head.node) == place
+    except ValueError:
+        return False

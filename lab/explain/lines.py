@@ -23,12 +23,12 @@ def tree_of(told: CycleTold) -> Branch:
     """The whole cycle."""
     at = next((part.at for part in (told.seen, told.decision, told.guard, told.reward) if part is not None), "?")
     parts = [_lost(text) for text in told.missing]
-    parts.append(_seen("seen", told.seen) if told.seen else _lost("the first look is not in the record"))
-    parts += _decision(told.decision) if told.decision else [_lost("no action is in the record")]
-    parts.append(_guard(told.guard) if told.guard else _lost("no verdict is in the record"))
-    parts.append(_written("written", told.written) if told.written else _lost("no actuation is in the record"))
-    parts.append(_after(told) if told.after else _lost("no second look is in the record"))
-    parts.append(_reward(told.reward) if told.reward else _lost("no reward is in the record"))
+    parts.append(_seen("seen", told.seen) if told.seen else _none(told, "state", "the first look is not in the record"))
+    parts += _decision(told.decision) if told.decision else [_none(told, "action")]
+    parts.append(_guard(told.guard) if told.guard else _none(told, "verdict"))
+    parts.append(_written("written", told.written) if told.written else _none(told, "actuation"))
+    parts.append(_after(told) if told.after else _none(told, "state", "no second look is in the record"))
+    parts.append(_reward(told.reward) if told.reward else _none(told, "reward"))
     parts += [_written("taken back", undone) for undone in told.undone]
     parts += [_command(command) for command in told.commands]
     return Branch(f"cycle {told.cycle} of {told.node} (boot {told.boot}) at {at}", tuple(parts), "head")
@@ -41,6 +41,13 @@ def weights_text(weights: Mapping[str, int] | None) -> str:
 
 def _lost(text: str) -> Branch:
     return Branch(text, tone="bad")
+
+
+def _none(told: CycleTold, kind: str, text: str | None = None) -> Branch:
+    """There is none; or what stands in its place cannot be read."""
+    text = text or f"no {kind} is in the record"
+    unread = told.unread.get(kind, ())
+    return _lost(f"{text}, but in its place: {'; '.join(unread)}" if unread else text)
 
 
 # ---- seen ------------------------------------------------------------------------------------------------------------

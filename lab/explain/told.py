@@ -194,7 +194,9 @@ class RewardTold(Base, frozen=True, kw_only=True):
 
 
 class CycleTold(Base, frozen=True, kw_only=True):
-    """One cycle as a whole. `missing` is what the record lacks of it."""
+    """One cycle as a whole. `missing` is what the record lacks of it, `unread` what stands in the place of a message
+    of a kind and cannot be read, `lost` what is damaged, missing or not closed of the record as a whole.
+    """
 
     node: str
     boot: str
@@ -208,3 +210,5 @@ class CycleTold(Base, frozen=True, kw_only=True):
     undone: tuple[WrittenTold, ...] = ()
     commands: tuple[Command, ...] = ()
     missing: tuple[str, ...] = ()
+    unread: dict[str, tuple[str, ...]] = {}
+    lost: tuple[str, ...] = ()

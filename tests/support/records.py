@@ -64,6 +64,20 @@ class Record:
         self.items.append(Gap(stream=stream, first=first, last=first + count - 1, exact=True, reason="they had aged"))
         return self
 
+    def spoil(self, message: AnyMessage, payload: bytes | None = None, subject: str | None = None) -> "Record":
+        """Keeps a message with other bytes, or on another subject."""
+        self.keep(message)
+        last = self.items[-1]
+        assert isinstance(last, Stored)
+        self.items[-1] = Stored(
+            stream=last.stream,
+            sequence=last.sequence,
+            stored_ns=last.stored_ns,
+            subject=subject or last.subject,
+            payload=last.payload if payload is None else payload,
+        )
+        return self
+
     def write(self, path: Path, header: Header | None = None) -> Path:
         with create_recording(path, header or header_of()) as writer:
             for item in self.items:

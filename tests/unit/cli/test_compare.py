@@ -8,6 +8,7 @@ from lab.record.items import Stored
 from runtime.streams import AUDIT
 from schemas.codec import encode
 from schemas.messages import Action, Shadow, Trial
+from schemas.subjects import subject_of
 from tests.support import builders
 
 
@@ -27,8 +28,10 @@ def action(cycle, node="a.b"):
 
 
 def stored(sequence, message):
-    payload = message if isinstance(message, bytes) else encode(message)
-    return Stored(stream=AUDIT, sequence=sequence, stored_ns=0, subject="trimtab.v1.any", payload=payload)
+    payload, subject = (
+        (message, "trimtab.v1.action.c") if isinstance(message, bytes) else (encode(message), subject_of(message))
+    )
+    return Stored(stream=AUDIT, sequence=sequence, stored_ns=0, subject=subject, payload=payload)
 
 
 def test_of_a_record_actions_and_rewards_are_read_of_all_nodes_or_of_one():

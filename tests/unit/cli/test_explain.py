@@ -6,6 +6,7 @@ import os
 import pytest
 
 from cli.__main__ import main
+from lab.record.writer import create_recording
 from services.decider.config import DeciderConfig
 from tests.support import builders
 from tests.support.records import Loop, Record, header_of
@@ -122,12 +123,51 @@ def test_audit_within_a_time(recording, capsys):
         (("--at", "noon"), 2, "'noon' is no time"),
         (("--at", "2020-01-01T00:00Z"), 1, "it begins later"),
         (("--since", "yesterday"), 2, "flag --since"),
+        (("--node", "nope"), 1, "flag --node: the record has no node nope; it has node-1"),
+        (("--since", "22:15", "--until", "22:14"), 2, "22:14:00.000Z is not after --since 2023-11-14T22:15:00.000Z"),
+        (("--since", "22:15", "--until", "22:15"), 2, "flag --until"),
     ],
 )
 def test_audit_says_what_is_wrong(recording, capsys, words, code, said):
     found, out, err = run(capsys, "audit", *words, "--recording", recording)
     assert (found, out) == (code, "")
     assert said in err
+
+
+@pytest.fixture(scope="module")
+def unclosed(tmp_path_factory):
+    """A recording in which one message cannot be read, and whose end is gone."""
+    path = tmp_path_factory.mktemp("records") / "torn.rec"
+    record = Record(*whole(1), builders.reward(cycle=1)).spoil(builders.reward(cycle=2), b"{")
+    with create_recording(path, header_of()) as writer:
+        for item in record.items:
+            writer.add(item)
+        writer.flush()
+        size = path.stat().st_size
+    os.truncate(path, size)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "words", [("audit", "--recording"), ("explain", "1", "--recording"), ("compare",)], ids=lambda words: words[0]
+)
+def test_what_of_the_record_is_lost_is_said_in_a_line_beside_the_answer(recording, unclosed, capsys, words):
+    code, out, err = run(capsys, *words, unclosed)
+    assert (code, bool(out), err.count("\n")) == (0, True, 1)
+    assert err.startswith(
+        f"trimtab {words[0]}: the record is not whole: TRIMTAB_AUDIT 5 on trimtab.v1.reward.node-1 is"
+    )
+    assert "; the recording was not closed: whether more was recorded cannot be known" in err
+    assert run(capsys, *words, recording)[2] == ""
+    if words[0] != "audit":
+        told = json.loads(run(capsys, *words, unclosed, "-o", "json")[1])
+        assert len(told["lost"] if words[0] == "explain" else told[-1]["lost"]) == 2
+
+
+def test_what_is_lost_is_said_where_there_is_no_answer(unclosed, capsys):
+    code, _, err = run(capsys, "explain", "7", "--recording", unclosed)
+    assert code == 1
+    assert "the record is not whole" in err
 
 
 def test_evaluate_refuses_a_short_night_with_reasons(recording, capsys):

@@ -78,6 +78,13 @@ def test_a_change_names_policy_arm_model_and_verdict():
     assert "the guard said allow in mode active, breaker closed" in text
 
 
+def test_a_change_that_the_guard_clamped_says_why_it_has_no_propensity():
+    record = Record(seen(1, 1000), builders.action(), builders.verdict(outcome="clamp", propensity=None))
+    (change,) = of_kind(record.keep(builders.actuation()), "change")
+    text = "\n".join(draw(branch_of(change), 200))
+    assert "took favour, without a propensity as the guard said clamp" in text
+
+
 def test_in_a_trial_a_change_is_on_the_word_of_whose_turn_it_was():
     trial = Trial(challenger="bold", phase="trial", block=3, in_charge="bold", incumbent="main")
     (change,) = of_kind(Record(*whole(trial=trial)), "change")

@@ -260,6 +260,15 @@ def test_what_the_record_lacks_is_said():
     assert "2 messages are missing" in text
 
 
+def test_what_stands_in_the_place_of_a_message_and_cannot_be_read_is_said_there():
+    unread = {"actuation": ("X 4 cannot be read: torn",), "state": ("X 5 cannot be read: torn", "X 6 cannot be read")}
+    text = text_of(cycle_told(messages(unread=unread), NOT_KNOWN))
+    assert "no actuation is in the record, but in its place: X 4 cannot be read: torn" in text
+    second = "no second look is in the record, but in its place: X 5 cannot be read: torn; X 6 cannot be read"
+    assert second in " ".join(part.strip(" │") for part in text.splitlines())
+    assert text.count("in its place") == 2
+
+
 def test_masked_arms_stand_under_their_reason():
     action = builders.action(masked={"a": "step", "b": "no_harm", "c": "step"}, context={"moved": 1.0})
     text = text_of(cycle_told(messages(action=action), NOT_KNOWN))

@@ -4,6 +4,8 @@ import pytest
 
 from lab.explain.gather import CycleId, find_cycle, gather
 from runtime.errors import ConfigError, TrimtabError
+from schemas.codec import encode
+from schemas.subjects import subject
 from tests.support import builders
 from tests.support.records import Record, at_of
 
@@ -108,3 +110,68 @@ def test_what_is_missing_in_the_middle_of_it_is_told_and_what_is_missing_beside_
     record.keep(builders.reward()).lose()
     told = gather(lambda: record.items, CycleId(builders.NODE, builders.BOOT, 1))
     assert told.gaps == ("2 messages are missing: TRIMTAB_AUDIT 3 to 4 (they had aged)",)
+
+
+# ---- what cannot be read ----
+
+CYCLE = CycleId(builders.NODE, builders.BOOT, 2)
+
+
+def around(spoil) -> Record:
+    """Cycles 1, 2 and 3; of the second one the actuation is what `spoil` puts there."""
+    record = Record()
+    for cycle in (1, 2, 3):
+        record.keep(builders.state(cycle=cycle), builders.action(cycle=cycle), builders.verdict(cycle=cycle))
+        if cycle == 2:
+            spoil(record)
+        else:
+            record.keep(builders.actuation(cycle=cycle))
+        record.keep(builders.reward(cycle=cycle))
+    return record
+
+
+def unread_in(record: Record, cycle: CycleId = CYCLE):
+    return gather(lambda: record.items, cycle).unread
+
+
+@pytest.mark.parametrize(
+    "payload", [b'{"type":"actuation"', encode(builders.actuation(cycle=2)).replace(b'"schema":1', b'"schema":2')]
+)
+def test_what_cannot_be_read_in_the_place_of_a_message_is_told(payload):
+    record = around(lambda record: record.spoil(builders.actuation(cycle=2), payload))
+    (told,) = unread_in(record).pop("actuation")
+    assert told.startswith(f"TRIMTAB_AUDIT 7 on {subject('actuation', builders.NODE)} cannot be read: ")
+    assert unread_in(record, CYCLE._replace(cycle=1)) == {}
+    assert unread_in(record, CYCLE._replace(cycle=3)) == {}
+
+
+def test_what_cannot_be_read_of_a_neighbour_is_not_in_the_place_of_what_is_missing():
+    """In the cycle that is meant none was sent, so none of that kind stands between."""
+    for neighbour in (1, 3):
+        record = Record()
+        for cycle in (1, 2, 3):
+            record.keep(builders.state(cycle=cycle), builders.action(cycle=cycle), builders.verdict(cycle=cycle))
+            if cycle == neighbour:
+                record.spoil(builders.actuation(cycle=cycle), b"{")
+        assert unread_in(record) == {}
+
+
+def test_a_message_on_a_subject_where_it_does_not_belong_is_told_and_not_believed():
+    record = around(lambda record: record.spoil(builders.actuation(cycle=2), subject=subject("verdict", builders.NODE)))
+    told = gather(lambda: record.items, CYCLE)
+    assert told.actuation is None
+    assert "it calls itself a actuation" in told.unread["actuation"][0]
+    elsewhere = around(lambda record: record.spoil(builders.actuation(cycle=2), subject=subject("actuation", "other")))
+    assert unread_in(elsewhere) == {}
+
+
+def test_a_cycle_whose_messages_are_where_they_do_not_belong_is_none():
+    record = Record(builders.state(), builders.reward())
+    record.spoil(builders.reward(cycle=99), subject=subject("state", builders.NODE))
+    assert found("last", record) == (builders.BOOT, 1)
+
+
+def test_the_first_and_the_last_message_of_a_cycle_may_be_what_cannot_be_read():
+    record = Record(builders.state(), builders.reward()).spoil(builders.state(cycle=2), b"{")
+    record.keep(builders.action(cycle=2)).spoil(builders.reward(cycle=2), b"{").keep(builders.state(cycle=3))
+    assert set(unread_in(record)) == {"state", "reward"}
