@@ -26,7 +26,7 @@ def looks(*cycles, weight=4000):
     [
         ({"payload": b'{"type":"actuation"'}, "Input data was truncated"),
         ({"payload": msgspec.json.encode(moved()).replace(b'"schema":1', b'"schema":2')}, "schema version 2"),
-        ({"subject": ELSEWHERE}, f"it calls itself a actuation of {builders.NODE}, which belongs on {ON}"),
+        ({"subject": ELSEWHERE}, f"it is of kind actuation and of node {builders.NODE}, which belongs on {ON}"),
     ],
 )
 def test_it_is_told_in_its_place_and_may_tell_of_what_is_found_behind_it(fields, why):

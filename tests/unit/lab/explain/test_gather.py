@@ -160,7 +160,7 @@ def test_a_message_on_a_subject_where_it_does_not_belong_is_told_and_not_believe
     record = around(lambda record: record.spoil(builders.actuation(cycle=2), subject=subject("verdict", builders.NODE)))
     told = gather(lambda: record.items, CYCLE)
     assert told.actuation is None
-    assert "it calls itself a actuation" in told.unread["actuation"][0]
+    assert "it is of kind actuation" in told.unread["actuation"][0]
     elsewhere = around(lambda record: record.spoil(builders.actuation(cycle=2), subject=subject("actuation", "other")))
     assert unread_in(elsewhere) == {}
 
