@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from schemas.messages import Command
-from services.decider.core.words import not_obeyed, obeyed
+from services.decider.core.words import LONGEST_EVENT, not_obeyed, obeyed
 
 _ORDERS: Final = 256
 _AND: Final = "; "
-
-_LONGEST_EVENT: Final = 1000
-"""Where a decider cuts what it tells: behind that a reason may go on."""
 
 _OBEYED: Final = re.compile(re.escape(obeyed("WORD", "WHO")).replace("WORD", ".{1,64}?").replace("WHO", ".*?"))
 _REFUSED: Final = re.compile(re.escape(not_obeyed("WORD", "WHO")).replace("WORD", ".{1,64}?").replace("WHO", ".*?"))
@@ -150,7 +147,7 @@ class ModelOrders:
         parts = []
         at = 0
         while at < len(event):
-            text, fitting = self._part(event[at:], is_cut=len(event) >= _LONGEST_EVENT)
+            text, fitting = self._part(event[at:], is_cut=len(event) >= LONGEST_EVENT)
             parts.append((text, fitting))
             at += len(text) + len(_AND)
         return parts

@@ -21,7 +21,7 @@ from services.decider.core.fit import require_fit
 from services.decider.core.mind import Mind
 from services.decider.core.model import MODEL_VERSION, Model, encode_model
 from services.decider.core.snapshot import SnapshotMismatch
-from services.decider.core.words import not_obeyed, obeyed
+from services.decider.core.words import LONGEST_EVENT, not_obeyed, obeyed
 from services.decider.metrics import DeciderMetrics
 from services.decider.store import ModelStore
 
@@ -37,7 +37,6 @@ _TRIED_AT_START: Final = 20
 _TRIES: Final = 3
 """How often a model is stored again at once because the mind moved on meanwhile."""
 
-_LONGEST_EVENT: Final = 1000
 
 _ORDERS_READ: Final = 1000
 _ORDERS_KNOWN: Final = 1000
@@ -78,7 +77,7 @@ class Keeper:
     def take_event(self) -> str | None:
         """What became of the model since this was last asked, if anything."""
         told, self._events = "; ".join(self._events), []
-        return told[:_LONGEST_EVENT] or None
+        return told[:LONGEST_EVENT] or None
 
     # ---- start and stop ----
 

@@ -2,6 +2,9 @@
 
 from typing import Final
 
+LONGEST_EVENT: Final = 1000
+"""Signs after which what an action tells is cut: reasons are people's, and may be long."""
+
 _DIGEST_LENGTH: Final = 64
 _SHOWN: Final = 12
 
