@@ -4,24 +4,11 @@ import hashlib
 from collections import OrderedDict
 from typing import Final
 
-import msgspec
-
 from lab.record.items import ModelCopy
+from lab.record.models import Origin, origin_of
 
 _MODELS: Final = 4096
 """Models whose origin is remembered: some hundred bytes each."""
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """What of a stored model says where it came from (services/decider/core/model.py)."""
-
-    run: str = ""
-    why: str = ""
-    parent: str | None = None
-    order: str | None = None
-
-
-_decoder: Final = msgspec.json.Decoder(Origin)
 
 
 class Origins:
@@ -34,10 +21,10 @@ class Origins:
         """One more. Whose bytes are not there, or are not those of its digest, tells nothing."""
         if copy.payload is None or hashlib.sha256(copy.payload).hexdigest() != copy.digest:
             return
-        try:
-            self._known[copy.digest] = _decoder.decode(copy.payload)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        origin = origin_of(copy.payload)
+        if origin is None:
             return
+        self._known[copy.digest] = origin
         while len(self._known) > _MODELS:
             self._known.popitem(last=False)
 

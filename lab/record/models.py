@@ -25,19 +25,14 @@ class Objects(Protocol):
         ...
 
 
-class _Named(msgspec.Struct, frozen=True):
-    """What of an action names a model."""
-
-    model: str = ""
-
-
 class Origin(msgspec.Struct, frozen=True):
-    """What of a model says where it came from."""
+    """What of a stored model says where it came from (services/decider/core/model.py)."""
 
     run: str = ""
     why: str = ""
     parent: str | None = None
     replaced: str | None = None
+    order: str | None = None
 
     @property
     def digests(self) -> list[str]:
@@ -45,19 +40,18 @@ class Origin(msgspec.Struct, frozen=True):
         return [digest for digest in dict.fromkeys((self.parent, self.replaced)) if digest]
 
 
-_named: Final = msgspec.json.Decoder(_Named)
 _origin: Final = msgspec.json.Decoder(Origin)
 
 _ANEW: Final = ("start", "order")
 """Why a model is stored that goes on from another one than the mind that was there."""
 
 
-def model_named(action: bytes) -> str:
-    """The digest that an action names; empty where it names none, or cannot be read: whoever reads it says why."""
+def origin_of(payload: bytes | None) -> Origin | None:
+    """What a model in these bytes says; None where they are not there, or are no model."""
     try:
-        return _named.decode(action).model
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
+        return _origin.decode(payload or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def behind(payload: bytes | None, run: str | None) -> tuple[str, list[str]]:
@@ -65,9 +59,8 @@ def behind(payload: bytes | None, run: str | None) -> tuple[str, list[str]]:
     that led to this one, None if an action did: within the start of one run, or from one order to the next, models are
     stored that no action names.
     """
-    try:
-        origin = _origin.decode(payload or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    origin = origin_of(payload)
+    if origin is None:
         return "", []
     is_asked = origin.why in _ANEW if run is None else origin.run == run
     return origin.run, origin.digests if is_asked else []

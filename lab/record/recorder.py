@@ -17,8 +17,9 @@ from typing import Final, Protocol
 import msgspec
 
 from lab.record.items import Gap, Header, Settings, Stored
-from lab.record.models import behind, copy_model, model_named
-from lab.record.settings import MADE_BY, settings_named, versions
+from lab.record.models import behind, copy_model
+from lab.record.named import MADE_BY, named_in
+from lab.record.settings import versions
 from lab.record.writer import RecordingWriter, create_recording
 from runtime.bus import Extent, Kept, Span
 from runtime.errors import BusError, TrimtabError
@@ -251,17 +252,17 @@ class Recorder:
         if token not in self._nodes:
             self._nodes.add(token)
             self._learn_settings(node_name(token))
-        if kind == "action":
-            self.tally.cycles += 1
-            await self._copy_models(token, item.payload)
         if kind in MADE_BY:
-            self._look_for_settings(MADE_BY[kind], item.payload)
+            named = named_in(item.payload)
+            self._look_for_settings(MADE_BY[kind], named.settings)
+            if kind == "action":
+                self.tally.cycles += 1
+                await self._copy_models(token, named.model)
         self._writer.add(item)
         self.tally.messages += 1
         self.tally.payload_bytes += len(item.payload)
 
-    def _look_for_settings(self, service: str, payload: bytes) -> None:
-        fingerprint = settings_named(payload)
+    def _look_for_settings(self, service: str, fingerprint: str) -> None:
         if fingerprint and all(fingerprint != known.fingerprints.get(service) for known in self._writer.settings):
             self.tally.unknown_settings[service, fingerprint] += 1
 
@@ -271,9 +272,9 @@ class Recorder:
             return
         self._writer.add(msgspec.structs.replace(self._header, settings=(settings,), versions=versions()))
 
-    async def _copy_models(self, token: str, action: bytes) -> None:
+    async def _copy_models(self, token: str, model: str) -> None:
         """Takes along the model that an action names, and those that it comes of, where it is the first to name it."""
-        asked: list[tuple[str, str | None]] = [(model_named(action), None)]
+        asked: list[tuple[str, str | None]] = [(model, None)]
         for _ in range(_MOST_BEHIND):
             asked = [(digest, run) for digest, run in asked if digest and digest not in self._models]
             if not asked:

@@ -18,18 +18,6 @@ S = TypeVar("S", bound=Section)
 _NUMBERS_DEPEND_ON: Final = ("river", "numpy", "scipy", "vowpalwabbit", "msgspec")
 _SHARED: Final = "shared"
 
-MADE_BY: Final = {"action": "decider", "verdict": "guard", "reward": "rewarder"}
-"""Kinds of messages that follow from settings, and the service that makes each: they name its fingerprint."""
-
-
-class _Named(msgspec.Struct, frozen=True):
-    """What is read of a message."""
-
-    settings: str = ""
-
-
-_named: Final = msgspec.json.Decoder(_Named)
-
 
 def settings_of(config: Config, node: str) -> Settings:
     """The whole configuration as `node` has it, without secrets."""
@@ -54,14 +42,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def settings_named(payload: bytes) -> str:
-    """The fingerprint that a message names; empty where it names none, or cannot be read: whoever reads it says why."""
-    try:
-        return _named.decode(payload).settings
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
 
 
 def find_settings(known: Iterable[Settings], service: str, fingerprint: str, kind: type[S]) -> tuple[Shared, S] | None:
