@@ -1140,6 +1140,9 @@ def try_out(root: Path, mutant: Mutant) -> tuple[str, str, bool]:
 def main(wanted: Sequence[str]) -> int:
     """Tries all mutants that are wanted; 0 if every one was caught."""
     chosen = [mutant for mutant in MUTANTS if not wanted or any(text in str(mutant) for text in wanted)]
+    if not chosen:
+        _say(f"no mutant has {' or '.join(wanted)} in its text; see MUTANTS in tests/mutants.py", sys.stderr)
+        return 2
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="trimtab-mutants-") as folder:
         root = Path(folder)
